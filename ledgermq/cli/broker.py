@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThread
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import (
@@ -38,6 +40,7 @@ from ledgermq.cli.program import (
     reactor,
     run_program,
     start_log,
+    tell_starting,
 )
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError, UnreadRecordError
@@ -55,6 +58,13 @@ _GC_THRESHOLDS: Final = (50_000, 25, 50)
 _SWITCH_S: Final = 0.0005
 # How soon a change of role is told.
 _LOOK_S: Final = 0.05
+# How often it is told how far the start is, and written to the log; a start that stands still for
+# so long is a service manager's to end.
+_TOLD_S: Final = 1.0
+_LOGGED_S: Final = 15.0
+_STILL_S: Final = 120.0
+
+_log = Logger()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +92,9 @@ class _Announced:
         self._as_json = as_json
         self._last: dict[str, object] = {}
         self._watch = LoopingCall(self._look)
+        self._opening_watch = LoopingCall(self._tell_opening)
+        # What was told of the opening last, and when it was logged.
+        self._opening_text, self._logged_s = "", 0.0
 
     def _new_service(self) -> BrokerService:
         return BrokerService(
@@ -90,6 +103,8 @@ class _Announced:
             on_ready=self._look,
             on_damage=self._repair_by_restart,
             formats=self._formats,
+            # The reactor turns meanwhile: health is asked for, and a stop is heard.
+            run_opening=deferToThread,
         )
 
     def _repair_by_restart(self) -> None:
@@ -112,7 +127,25 @@ class _Announced:
 
     def start(self) -> Deferred[Any]:
         """Fires when the broker takes part in its group."""
-        return self._service.start().addCallbacks(self._started, self._not_started)
+        started = self._service.start()
+        self._logged_s = reactor.seconds()
+        self._opening_watch.start(_TOLD_S, now=False)
+        started.addBoth(self._opening_over)
+        return started.addCallbacks(self._started, self._not_started)
+
+    def _tell_opening(self) -> None:
+        text = self._service.opening_text
+        if not text or text == self._opening_text:
+            return
+        self._opening_text = text
+        tell_starting(text, _STILL_S)
+        if reactor.seconds() >= self._logged_s + _LOGGED_S:
+            self._logged_s = reactor.seconds()
+            _log.info("{text}", text=text)
+
+    def _opening_over(self, result: object) -> object:
+        self._opening_watch.stop()
+        return result
 
     def _started(self, _: object) -> None:
         # What the start has made stays to the end.

@@ -1,9 +1,10 @@
 """How a real program (broker, name server) runs in its process: log, start, status lines, stop.
 
 A program is a service with ``start()`` and ``stop()``, both returning a Deferred. SIGTERM and
-Ctrl-C stop it in order; a second signal does not shorten that. With ``until_stdin_closes`` the
-program also stops when its standard input ends, so that children of ``ledgermq up`` never outlive
-it, however it ends. Exit code 1 when the start fails or the service reports a failure. A service
+Ctrl-C stop it in order, in the midst of its start too; a second signal does not shorten that. With
+``until_stdin_closes`` the program also stops when its standard input ends, so that children of
+``ledgermq up`` never outlive it, however it ends. Exit code 1 when the start fails or the service
+reports a failure, 78 when the configuration is to blame. A service
 manager that asks for it is told when the start is over, each status line, and that the reactor
 turns (``supervisor.py``).
 """
@@ -29,6 +30,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.cli.failure import fail
 from ledgermq.cli.supervisor import Supervisor
+from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.logs.json_lines import json_observer
 from ledgermq.logs.levels import PROCESS_LEVELS
 from ledgermq.logs.lines import is_journal, log_observer
@@ -48,8 +50,10 @@ reactor.seconds = time.monotonic
 # What it exits with when a disk that gave errors ended its work (EX_IOERR of sysexits.h): to be
 # started again, and looked at by a person if that happens again and again.
 EXIT_DISK_FAILED: Final = 74
-# What it exits with when other members wrote what it does not read (EX_CONFIG): to be started again
-# helps only with another program.
+# What it exits with when its configuration cannot be (EX_CONFIG): to be started again helps only
+# with another one.
+EXIT_CONFIG: Final = 78
+# The same when other members wrote what it does not read: what helps is another program.
 EXIT_NOT_READ: Final = 78
 
 
@@ -126,6 +130,11 @@ def print_line(text: str, event: dict[str, object], as_json: bool) -> None:
         sys.stdout = open(os.devnull, "w")
 
 
+def tell_starting(text: str, wait_s: float) -> None:
+    """Tells a service manager how far the start is; the next word comes within `wait_s`."""
+    _supervisor.tell_starting(text, wait_s)
+
+
 def run_program(
     service: Service, *, until_stdin_closes: bool, expected: tuple[type[Exception], ...]
 ) -> int:
@@ -140,7 +149,12 @@ def run_program(
         The exit code: that of the service when it has one, which says why it ended even where its
         stop fails, too; else 1 when the start or the stop failed, and 0 after an orderly stop.
     """
-    outcome = {"code": 0}
+    outcome = {"code": 0, "ends": False}
+
+    def not_started(failure: Failure) -> None:
+        # Who is told to stop in the midst of its start has not failed.
+        if not (outcome["ends"] and failure.check(OpeningStoppedError)):
+            failed(failure)
 
     def failed(failure: Failure) -> None:
         outcome["code"] = fail(failure.getErrorMessage() or repr(failure.value))
@@ -150,14 +164,17 @@ def run_program(
             reactor.stop()
 
     def begin() -> None:
-        maybeDeferred(service.start).addCallbacks(started, failed)
+        maybeDeferred(service.start).addCallbacks(started, not_started)
 
     def started(_: object) -> None:
+        if outcome["ends"]:
+            return
         _supervisor.tell_ready()
         if _supervisor.watchdog_s is not None:
             LoopingCall(_supervisor.tell_turning).start(_supervisor.watchdog_s / 2)
 
     def end() -> Deferred[Any]:
+        outcome["ends"] = True
         _supervisor.tell_stopping()
         return maybeDeferred(service.stop).addErrback(failed)
 

@@ -33,6 +33,11 @@ class Supervisor:
         line = text.replace("\n", " ")[:_STATUS_MAX]
         self._send(f"STATUS={line}")
 
+    def tell_starting(self, text: str, wait_s: float) -> None:
+        """Tells what the start is doing, and that the next word of it comes within `wait_s`."""
+        self.tell_status(text)
+        self._send(f"EXTEND_TIMEOUT_USEC={int(wait_s * 1e6)}")
+
     def tell_ready(self) -> None:
         """Tells that the start is over."""
         self._send("READY=1")

@@ -75,12 +75,18 @@ class Dispatcher:
         # What ended dispatch for good.
         self.failure: Exception | None = None
         self.watchers: dict[str, Watcher] = {}
+        # Told which entry is next, after each part, while files are opened; None: nobody waits.
+        self._reached: Callable[[int], object] | None = None
         self.on_dispatched: Callable[[list[Arrival]], None] | None = None
 
     def watch(self, topic: str, watcher: Watcher) -> None:
         """Hand the bodies of a topic's records to `watcher`, each when its entry is dispatched."""
         self.watchers[topic] = watcher
         self._row_maker.watch(topic)
+
+    def tell_reached(self, reached: Callable[[int], object] | None) -> None:
+        """Have `reached` told how far dispatch is; what it raises ends that."""
+        self._reached = reached
 
     def appended(self, run: AppendedRun) -> None:
         """Keep the rows of entries that this leader just appended."""
@@ -119,6 +125,8 @@ class Dispatcher:
                 rows = self._rows_from(first, end_index)
                 self._apply_parts(rows, first, arrivals)
                 first = self.dispatched_index + 1
+                if self._reached is not None:
+                    self._reached(first)
         except DiskFullError:
             if arrivals and self.on_dispatched is not None:
                 self.on_dispatched(arrivals)
@@ -168,6 +176,8 @@ class Dispatcher:
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
             self._apply(rows_for(rows, queues), first, None, with_keys=False)
             first = stop
+            if self._reached is not None:
+                self._reached(first)
 
     def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:
         """Return rows from entry `first` on, at least one, at most up to `end_index`."""

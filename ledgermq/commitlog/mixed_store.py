@@ -180,6 +180,10 @@ class MixedDispatcher(Dispatcher):
             log.plain, row_maker, key_index, files, clock_ms, pending_records_max=0
         )
 
+    def tell_reached(self, reached: Callable[[int], object] | None) -> None:
+        super().tell_reached(reached)
+        self._plain.tell_reached(reached)
+
     def restart(self) -> None:
         super().restart()
         plain, log = self._plain, self._plain_log

@@ -75,6 +75,8 @@ class PlainDispatcher(Dispatcher):
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
             wanted = rows_for(rows, queues)
             self._apply(wanted, starts[0] if starts else offset, None, with_keys=False)
+            if self._reached is not None:
+                self._reached(offset)
 
     def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:
         """Return the rows of the next records; none when only a blank is there."""

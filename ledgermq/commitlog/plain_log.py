@@ -39,6 +39,7 @@ from ledgermq.dledger.disk_job import DiskJob, do_now, joined
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store.errors import StoreFailedError
 from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.dledger.store.segments import Segments
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 
@@ -84,7 +85,13 @@ class PlainCommitLog:
         # Called with max_offset after each append: there is something to send.
         self.on_appended: Callable[[int], None] = lambda max_offset: None
 
-    def open(self, *, durable_offset: int | None = None, is_clean: bool = False) -> PlainReport:
+    def open(
+        self,
+        *,
+        durable_offset: int | None = None,
+        is_clean: bool = False,
+        progress: OpeningProgress | None = None,
+    ) -> PlainReport:
         """Finds the end of the log; a torn tail is copied aside and cut.
 
         All whole records count as confirmed. The next sync writes what is behind `durable_offset`
@@ -93,6 +100,7 @@ class PlainCommitLog:
         Args:
             durable_offset: up to here everything was on the disk for certain; None: not known.
             is_clean: the last stop was clean, so CRCs need not be compared.
+            progress: told how far it is.
 
         Raises:
             CorruptStoreError: a record is bad that was on the disk for certain, or that has good
@@ -100,7 +108,11 @@ class PlainCommitLog:
             StoreFormatError: the files are not those of such a log.
         """
         report = recover(
-            self._segments, self._file_system, durable_offset=durable_offset, is_clean=is_clean
+            self._segments,
+            self._file_system,
+            durable_offset=durable_offset,
+            is_clean=is_clean,
+            progress=progress or OpeningProgress(),
         )
         self._whole_offset = self._confirmed_offset = report.end_offset
         self._segments.distrust(report.end_offset if durable_offset is None else durable_offset)

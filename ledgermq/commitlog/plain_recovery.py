@@ -15,6 +15,7 @@ from typing import Final
 from ledgermq.commitlog.plain_records import Walk, walk_records
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.dledger.store.segment import segment_name
 from ledgermq.dledger.store.segments import Segments
 from ledgermq.protocol.record import RECORD_MAGIC
@@ -39,12 +40,20 @@ class PlainReport:
 
 
 def recover(
-    segments: Segments, file_system: FileSystem, *, durable_offset: int | None, is_clean: bool
+    segments: Segments,
+    file_system: FileSystem,
+    *,
+    durable_offset: int | None,
+    is_clean: bool,
+    progress: OpeningProgress,
 ) -> PlainReport:
     """Opens the segments and sets their end: see PlainCommitLog.open."""
     segments.open()
     count, end = 0, segments.first_position
-    for start in _starts_to_walk(segments, durable_offset):
+    starts = _starts_to_walk(segments, durable_offset)
+    progress.begin("checks its log", len(starts), "files")
+    for number, start in enumerate(starts):
+        progress.reach(number)
         walk = _walk_segment(segments, start, verify=not is_clean)
         count += len(walk.starts)
         end = walk.next_offset

@@ -23,6 +23,7 @@ from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +62,15 @@ class Recovery:
         key_index: KeyIndex,
         dispatcher: Dispatcher,
         tell: Callable[[DispatchMark], None],
+        progress: OpeningProgress,
     ) -> None:
         """Bind the parts.
 
         Args:
             tell: replaces the checkpoint, durably.
+            progress: told how far it is.
         """
+        self._progress = progress
         self._store = store
         self._queues = queues
         self._key_index = key_index
@@ -84,6 +88,7 @@ class Recovery:
             DispatchError: the log and the files do not fit; nothing can be dispatched.
             DamagedFileError: a file cannot be read.
         """
+        self._progress.begin("looks for its queues")
         self._queues.load()
         reason = damage or self._reason_to_rebuild(mark)
         rebuilt: list[ConsumeQueue] = []
@@ -105,7 +110,9 @@ class Recovery:
         before = self._dispatcher.dispatched_index
         committed = min(self._store.read_checkpoint(), self._store.last_index)
         if committed > before:
+            self._watch("replays its log", before + 1, committed + 1)
             self._dispatcher.committed(before + 1, committed + 1)
+        self._dispatcher.tell_reached(None)
         return StoreReport(
             was_clean=mark is not None and mark.is_clean,
             rebuilt_because=reason,
@@ -114,6 +121,13 @@ class Recovery:
             dispatched_count=self._dispatcher.dispatched_index - before,
             dispatched_index=self._dispatcher.dispatched_index,
         )
+
+    def _watch(self, name: str, first: int, end: int) -> None:
+        """Have the progress tell which of the entries [first, end) are done."""
+        progress = self._progress
+        unit = "bytes" if isinstance(self._store, ByteIndexedLog) else "entries"
+        progress.begin(name, end - first, unit)
+        self._dispatcher.tell_reached(lambda index: progress.reach(index - first))
 
     def _reason_to_rebuild(self, mark: DispatchMark | None) -> str:
         store = self._store
@@ -162,13 +176,18 @@ class Recovery:
             if low == high:
                 self._queues.get(topic, queue_id).restore(high, high)
         self._key_index.clear()
+        # Of a mixed store that hands over all of its plain part.
+        self._progress.begin("begins with its first message", unit="bytes")
+        self._dispatcher.tell_reached(self._progress.reach)
         self._dispatcher.restart()
 
     def _restore_queues(self, mark: DispatchMark) -> list[ConsumeQueue]:
         """Take the queues back to the checkpoint; returns those that must be made again."""
         broken = []
         known = set()
-        for topic, queue_id, low, high in mark.queues:
+        self._progress.begin("looks at its queues", len(mark.queues), "queues")
+        for count, (topic, queue_id, low, high) in enumerate(mark.queues):
+            self._progress.reach(count)
             queue = self._queues.get(topic, queue_id)
             known.add(queue)
             if queue.covers(low, high):
@@ -198,6 +217,7 @@ class Recovery:
         for queue in queues:
             queue.restore(0, 0)
         end_index = self._dispatcher.dispatched_index + 1
+        self._watch("makes queues again", self._store.first_index, end_index)
         self._dispatcher.rebuild(set(queues), with_keys=with_keys, end_index=end_index)
         was_cut = mark.index > self._store.last_index
         ends = {

@@ -63,6 +63,7 @@ from ledgermq.commitlog.segment_ages import SegmentAges
 from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import decode_record_head
 
@@ -147,7 +148,11 @@ class MessageStore:
             pending_records_max=self._config.pending_records_max,
         )
 
-    def open(self, before_mark: Callable[[], bool] | None = None) -> StoreReport:
+    def open(
+        self,
+        before_mark: Callable[[], bool] | None = None,
+        progress: OpeningProgress | None = None,
+    ) -> StoreReport:
         """Recover; watchers that are set already see what is dispatched.
 
         Whoever opens a store in a process of its own holds the directory's StoreLock.
@@ -156,12 +161,14 @@ class MessageStore:
             before_mark: makes durable what the watchers have made of it. The mark that ends the
                 recovery says that those records need not be handed over again. Returns False when
                 it could not: then the mark stays where it is, and they will be.
+            progress: told how far it is.
 
         Raises:
             DispatchError, OSError: the store cannot be used.
         """
         self._file_system.make_directory(self._config.root)
         mark = self._checkpoints.read()
+        progress = progress or OpeningProgress()
         # Here nobody waits: what is made again is written as it comes.
         self._files.held_max = min(HELD_MAX, self._config.flush_records)
         recovery = Recovery(
@@ -170,6 +177,7 @@ class MessageStore:
             self._key_index,
             self._dispatcher,
             self._checkpoints.write,
+            progress,
         )
         try:
             report = recovery.run(mark)
@@ -178,6 +186,7 @@ class MessageStore:
                 raise
             report = recovery.run(mark, str(damage))
         self._files.held_max = HELD_MAX
+        progress.begin("writes what it made")
         if mark is not None and not report.rebuilt_because:
             self._on_state_index(mark.state_index)
         is_saved = before_mark is None or not report.dispatched_count or before_mark()

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from ledgermq import kernel
 from ledgermq.broker.config.broker_config import BrokerConfig
@@ -25,9 +24,13 @@ from ledgermq.broker.service.ground import Ground
 from ledgermq.broker.service.serving import Serving
 from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.formats import FORMATS, Format
 from ledgermq.state.under_way import OnCommitted
+
+# Runs the opening of the files; fires in the reactor when it is over.
+RunOpening = Callable[[Callable[[], None]], Deferred[Any]]
 
 _log = Logger()
 
@@ -53,6 +56,7 @@ class BrokerService:
         now_ms: Callable[[], int] | None = None,
         disk_thread: WorkerThread | None = None,
         formats: Sequence[Format] = FORMATS,
+        run_opening: RunOpening = maybeDeferred,
     ) -> None:
         """Opens nothing yet.
 
@@ -65,10 +69,15 @@ class BrokerService:
             now_ms: wall clock, which is believed whatever it says; None for that of the system.
             disk_thread: waits for the disk; None: one of its own.
             formats: of the records of the state.
+            run_opening: may do it in another thread, so that the reactor turns: nobody is served
+                anything but the HTTP port's answers until it is over. Default: at once.
 
         Raises:
             TlsSettingsError: a certificate cannot be used.
         """
+        self._run_opening = run_opening
+        # Fires when the files are opened or not; None before and after that.
+        self._opening: Deferred[None] | None = None
         self.config = config
         self._on_ready, self._on_damage = on_ready, on_damage
         # What was found damaged first; None while all is well.
@@ -143,6 +152,11 @@ class BrokerService:
             if server.is_registered and server.registered_id == self.leadership.broker_id
         ]
 
+    @property
+    def opening_text(self) -> str:
+        """How far the opening of the files is, for people; empty when they are not being opened."""
+        return "" if self._opening is None else f"{self._step}: {self._ground.storage.opening.now}"
+
     # Start.
 
     def start(self) -> Deferred[None]:
@@ -150,27 +164,44 @@ class BrokerService:
 
         Returns:
             A Deferred that fires when this member takes part, in whatever role. It fails, and
-            nothing is left running, when files cannot be used or a port is taken.
+            nothing is left running, when files cannot be used or a port is taken. Fails with
+            OpeningStoppedError when `stop` is called before the files are open.
         """
-        ground = self._ground
         _report_keys(self.config)
-        try:
-            if self._http is not None:
-                self._http.start()
-            self._step = "opens its files"
-            if ground.rules is not None:
-                ground.rules.load()
-            ground.storage.open()
-            if ground.rules is not None:
-                ground.rules.write_by(ground.storage.keeper)
-        except Exception:
-            failure = Failure()
-            closed: Deferred[Any] = succeed(None) if self._http is None else self._http.stop()
-            return closed.addBoth(lambda _: failure)
+        started = maybeDeferred(self._open)
+        started.addCallback(self._opened)
+        return started.addErrback(self._not_opened)
+
+    def _open(self) -> Deferred[Any]:
+        if self._http is not None:
+            self._http.start()
+        self._step = "opens its files"
+        if self._ground.rules is not None:
+            self._ground.rules.load()
+        self._opening = Deferred()
+        return self._run_opening(self._ground.storage.open).addBoth(self._opening_over)
+
+    def _opening_over(self, result: object) -> object:
+        over, self._opening = self._opening, None
+        assert over is not None
+        over.callback(None)
+        return result
+
+    def _opened(self, _: object) -> Deferred[Any]:
+        """Listens: from here on clients, and then other members, may come."""
+        if self._stopped is not None:
+            raise OpeningStoppedError
+        ground = self._ground
+        if ground.rules is not None:
+            ground.rules.write_by(ground.storage.keeper)
         started: Deferred[Any] = ground.ports.start()
         started.addCallback(self._join)
-        started.addErrback(self._give_up)
-        return started
+        return started.addErrback(self._give_up)
+
+    def _not_opened(self, failure: Any) -> Any:
+        if self._http is None or self._stopped is not None:
+            return failure
+        return self._http.stop().addBoth(lambda _: failure)
 
     def _join(self, port: int) -> Deferred[None]:
         """Builds what needs the port, and starts it: the ledger member first."""
@@ -221,6 +252,15 @@ class BrokerService:
             return self._stopped
         stopped: Deferred[None] = Deferred()
         self._stopped, self._step = stopped, "stopping"
+        if self._opening is None:
+            self._stop_parts()
+        else:
+            # Its thread has the files until it is over.
+            self._ground.storage.opening.give_up()
+            self._opening.addCallback(lambda _: self._stop_parts())
+        return stopped
+
+    def _stop_parts(self) -> None:
         ground, serving = self._ground, self._serving
         if self.leadership.is_serving:
             self.state.write_offsets()
@@ -249,7 +289,6 @@ class BrokerService:
         ):
             steps.addBoth(next_step, step)
         steps.addBoth(self._finish)
-        return stopped
 
     def abandon(self) -> None:
         """Gives the files back as they are, as the end of the process would: nothing is written.

@@ -124,7 +124,7 @@ class Ground:
             clock_ms=self.clock_ms,
             call_at_end_of_turn=self.schedule.soon,
             auto_create_groups=config.auto_create_groups,
-            on_topics_changed=lambda: self.registration.topics_changed(),
+            on_topics_changed=self._topics_changed,
             on_topic_removed=lambda name: self.messages.delete_topic(name),
             formats=formats,
         )
@@ -132,6 +132,11 @@ class Ground:
         if self.rules is not None:
             self.rules.propose_by(state.access_changes.change)
         return state
+
+    def _topics_changed(self) -> None:
+        # What is read of the files, perhaps by another thread, all name servers are told at first.
+        if self.storage.is_open:
+            self.registration.topics_changed()
 
     def clock_ms(self) -> float:
         """Returns monotonic time."""

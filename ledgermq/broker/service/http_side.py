@@ -27,6 +27,7 @@ from ledgermq.broker.watching.page import (
 from ledgermq.broker.watching.progress import HealthWatch
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.store.opening_progress import OpeningStep
 from ledgermq.http.application import Application
 from ledgermq.http.hosts import HostGuard
 from ledgermq.http.limits import Limits
@@ -131,10 +132,13 @@ class HttpSide:
     def _page(self, request: Request, parts: Iterator[bytes]) -> Reply:
         """
         Raises:
-            RequestError: the token is another, or too many pages are being written: each of them
-                takes its part of every turn.
+            RequestError: the token is another, the files are not open yet, or too many pages are
+                being written: each of them takes its part of every turn.
         """
         self.check_token(request)
+        if not self._ground.storage.is_open:
+            # Another thread may be filling what would be counted.
+            raise RequestError(503, f"nothing is counted yet: the broker {self.facts().step}")
         if self._page_count >= _PAGES_MAX:
             message = f"{_PAGES_MAX} pages of metrics are being written; ask again"
             raise RequestError(503, message, field="pages", value=_PAGES_MAX, limit=_PAGES_MAX)
@@ -176,13 +180,22 @@ class HttpSide:
         """Returns what health is judged by at this moment."""
         leadership, now_s = self._ground.leadership, self._ground.clock_ms() / 1000
         step, member = self._step(), self._member()
+        # A stop may come before the start is over.
+        is_started = step == "started" or (step == "stopping" and self._serving() is not None)
+        opening = OpeningStep("", 0, 0, "")
+        if not self._ground.storage.is_open and not is_started:
+            opening = self._ground.storage.opening.now
+            step = f"{step}: {opening.name}" if opening.name else step
         view = None if member is None else member.view()
         applied_index = -1 if member is None else member.applied_index
         behind_s = self._watch.behind_seconds(now_s, applied_index)
         return Facts(
             self_id=self._ground.config.ledger_self_id,
             step=step,
-            is_started=step in ("started", "stopping"),
+            done=opening.done,
+            total=opening.total,
+            unit=opening.unit,
+            is_started=is_started,
             is_stopping=leadership.is_stopping,
             role=leadership.role,
             leader_id=leadership.leader_id,

@@ -75,7 +75,7 @@ class LedgerStorage(Storage):
             raise PlainLogThereError(str(self._config.commit_log_path), root)
         ledger = self._open_ledger()
         if self._mixed_log is not None:
-            self._mixed_log.plain.open()
+            self._mixed_log.plain.open(progress=self.opening)
             self._mixed_log.check()
         if ledger.cut_reason is not None:
             _log.warn(
@@ -106,7 +106,9 @@ class LedgerStorage(Storage):
 
         has_peers = len(self._config.ledger_peers) > 1
         report = self.ledger_store.open(
-            verify_all=repair is not None, on_damage=note if has_peers else None
+            verify_all=repair is not None,
+            on_damage=note if has_peers else None,
+            progress=self.opening,
         )
         if repair is not None and not repair.is_recovering and not damages:
             self.repair_mark.clear()

@@ -73,7 +73,9 @@ class PlainStorage(Storage):
         return self._plain_messages
 
     def _open_log(self) -> str:
-        report = self.log.open(durable_offset=self._plain_messages.durable_offset)
+        report = self.log.open(
+            durable_offset=self._plain_messages.durable_offset, progress=self.opening
+        )
         if report.cut_reason is not None:
             _log.warn(
                 "commit log: cut a torn tail at {offset}: {reason}; copy: {copy}",

@@ -40,6 +40,7 @@ from ledgermq.dledger.store import (
 from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.state.broker_state import BrokerState
 
 _FORCE_PERCENT: Final = 85
@@ -52,7 +53,12 @@ _log = Logger()
 
 
 class Storage:
-    """The open files of one broker, whatever its log is; a subclass knows the log."""
+    """The open files of one broker, whatever its log is; a subclass knows the log.
+
+    Attributes:
+        opening: how far `open` is, for other threads, too.
+        is_open: between `open` and the end.
+    """
 
     def __init__(
         self,
@@ -84,7 +90,8 @@ class Storage:
         # Does what waits for the disk, of the log too.
         self.keeper = Keeper(reactor, disk_thread)
         self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms, reactor.callLater)
-        self._is_open = False
+        self.opening = OpeningProgress()
+        self.is_open = False
         self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
         self._rebuilds = False
@@ -99,6 +106,7 @@ class Storage:
         Raises:
             StoreInUseError: another broker runs on this directory.
             StoreUnsafeError: somebody else has put a link into it.
+            OpeningStoppedError: another thread gave it up.
             StateFileError, LedgerError, CommitLogError, OSError: the files cannot be used; the
             text says which.
         """
@@ -108,12 +116,13 @@ class Storage:
         was_clean = self._lock.take()
         try:
             found = self._open_log()
+            self.opening.begin("reads the state's files")
             self._tables.load()
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
             self.messages.keep_state_index(
                 lambda: self._state.sweep_index, self._state.restore_sweep_index
             )
-            report = self.messages.open(self._tables.save)
+            report = self.messages.open(self._tables.save, self.opening)
         except BaseException as error:
             if isinstance(error, CorruptStoreError):
                 # Below what the ledger verified when it opened: the next start looks at all.
@@ -121,7 +130,7 @@ class Storage:
             is_untouched = isinstance(error, PlainLogThereError)
             self._lock.release(is_clean=was_clean and is_untouched)
             raise
-        self._is_open = True
+        self.is_open = True
         _log.info(
             "store opened: {found}, dispatched {dispatched}, replayed {replayed},"
             " clean {clean}, queues rebuilt {rebuilt}",
@@ -265,7 +274,7 @@ class Storage:
 
     def close(self) -> None:
         """Saves the state durably, closes all files and gives the directory free."""
-        if not self._is_open:
+        if not self.is_open:
             return
         try:
             self._lock.check()
@@ -273,7 +282,7 @@ class Storage:
             # What is there now is not ours to write to.
             self.abandon()
             return
-        self._is_open = False
+        self.is_open = False
         is_clean = self.messages.failure is None and self._flushes.is_idle
         try:
             is_saved = self._tables.save()
@@ -294,9 +303,9 @@ class Storage:
 
     def abandon(self) -> None:
         """Gives all files back as they are; the next start recovers, as after a kill."""
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         self.messages.abandon()
         self._abandon_log()
         self._lock.release(is_clean=False)

@@ -39,7 +39,7 @@ class Facts:
     Attributes:
         self_id: of this member.
         step: of the start or the stop, for people.
-        done, total: how far the step is, in its own unit; 0 and 0 when it is not known.
+        done, total, unit: how far the step is; 0 and 0 when it is not known.
         is_started, is_stopping: how far it is.
         role, leader_id, is_serving: as Leadership tells.
         is_group: it has a ledger, and so other members may be there.
@@ -57,6 +57,7 @@ class Facts:
     step: str
     done: int = 0
     total: int = 0
+    unit: str = ""
     is_started: bool
     is_stopping: bool = False
     role: str
@@ -92,8 +93,8 @@ def started(facts: Facts) -> list[Check]:
     """Fails until files are open and the member takes part."""
     if facts.is_started:
         return [Check("start", "")]
-    progress = f", {facts.done} of {facts.total}" if facts.total else ""
-    return [Check("start", f"{facts.step}{progress}")]
+    progress = f", {facts.done} of {facts.total} {facts.unit}" if facts.total else ""
+    return [Check("start", f"{facts.step}{progress}".rstrip())]
 
 
 def ready(facts: Facts) -> list[Check]:

@@ -2,6 +2,7 @@
 
     200  ok
     503  {"status": "failed", "reasons": [{"check": "lag", "reason": "is 12000 ..."}]}
+         and while files are opened {..., "progress": {"done": 3, "total": 40, "unit": "bytes"}}
 
 `?verbose` lists every check in the form that Kubernetes' own components use.
 """
@@ -32,7 +33,8 @@ def add_health(routes: Routes, facts: Callable[[], Facts]) -> None:
 def _view(name: str, question: Callable[[Facts], list[Check]], facts: Callable[[], Facts]) -> View:
     def view(request: Request) -> Reply:
         is_verbose = request.flag("verbose")
-        checks = question(facts())
+        known = facts()
+        checks = question(known)
         failed = [check for check in checks if check.reason]
         status = 503 if failed else 200
         if is_verbose:
@@ -40,7 +42,10 @@ def _view(name: str, question: Callable[[Facts], list[Check]], facts: Callable[[
         if not failed:
             return text_reply("ok")
         reasons = [{"check": check.name, "reason": check.reason} for check in failed]
-        return json_reply({"status": "failed", "reasons": reasons}, status=status)
+        answer: dict[str, object] = {"status": "failed", "reasons": reasons}
+        if known.total:
+            answer["progress"] = {"done": known.done, "total": known.total, "unit": known.unit}
+        return json_reply(answer, status=status)
 
     return view
 

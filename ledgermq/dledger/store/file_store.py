@@ -42,6 +42,7 @@ from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, Stor
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import Marks
 from ledgermq.dledger.store.opening import Opening, RecoveryReport
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.dledger.store.segment import Segment, segment_name
 from ledgermq.dledger.store.segments import Segments
 
@@ -111,6 +112,7 @@ class DLedgerMmapFileStore:
         *,
         verify_all: bool = False,
         on_damage: Callable[[CorruptStoreError], None] | None = None,
+        progress: OpeningProgress | None = None,
     ) -> RecoveryReport:
         """Finds the good entries, cuts a torn tail, mends the index; tells what it did.
 
@@ -118,6 +120,7 @@ class DLedgerMmapFileStore:
             verify_all: verify the checksums of all entries, not of the last ones alone.
             on_damage: called when entries that were on disk for certain are bad or gone, before
                 the log is cut there. It must note durably that this member is recovering.
+            progress: told how far it is.
 
         Raises:
             StoreFormatError: a file is not as this configuration has it.
@@ -131,6 +134,7 @@ class DLedgerMmapFileStore:
             self._codec.crc32c,
             verify_all=verify_all,
             on_damage=on_damage,
+            progress=progress or OpeningProgress(),
         )
         opened = opening.run()
         report = opened.report

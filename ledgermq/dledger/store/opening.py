@@ -26,6 +26,7 @@ from ledgermq.dledger.store.errors import (
 )
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import Marks, Start
+from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.dledger.store.recovery import (
     WALKED_SEGMENTS,
     Walk,
@@ -93,6 +94,7 @@ class Opening:
         *,
         verify_all: bool = False,
         on_damage: Callable[[CorruptStoreError], None] | None = None,
+        progress: OpeningProgress,
     ) -> None:
         """Reads the marks.
 
@@ -100,7 +102,9 @@ class Opening:
             verify_all: verify the checksums of all entries, not of the last ones alone.
             on_damage: told of damage before the log is cut there; its owner must never again vouch
                 for what is cut. None: damage is an error.
+            progress: told how far it is.
         """
+        self._progress = progress
         self._verify_all = verify_all
         self._on_damage = on_damage
         self._marks = marks
@@ -193,7 +197,17 @@ class Opening:
             for start in data.starts
             if start + data.segment_bytes > state.position
         ]
-        walk(segments, state, self._index.units_from(state.next_index), verify_from, self._crc32c)
+        units, begin = self._index.units_from(state.next_index), state.position
+        progress = self._progress
+        progress.begin("checks its ledger", max(data.end_position - begin, 0), "bytes")
+        walk(
+            segments,
+            state,
+            units,
+            verify_from,
+            self._crc32c,
+            lambda position: progress.reach(position - begin),
+        )
 
     def _distrust_cache(self) -> None:
         """Lets the first sync bring to disk what is behind the durable mark, whatever the page
@@ -370,11 +384,15 @@ class Opening:
             index.reset(first_index)
         segments.first_position = first_index * INDEX_UNIT_BYTES
         segments.end_position = bad_index * INDEX_UNIT_BYTES
+        progress, begin = self._progress, position
+        if bad_index < state.next_index:
+            progress.begin("mends the ledger's index", state.position - begin, "bytes")
         for start in self._data.starts:
             stop = min(state.position, start + self._data.segment_bytes)
             if bad_index < state.next_index and position < stop:
                 buffer = self._data.segment_at(start).buffer
                 segments.append(units_of(buffer, position - start, stop - start))
+                progress.reach(stop - begin)
                 position = stop
         assert segments.end_position == state.next_index * INDEX_UNIT_BYTES
         return state.next_index - bad_index

@@ -37,6 +37,7 @@ from ledgermq.dledger.entry import (
     read_head,
 )
 from ledgermq.dledger.store.entry_index import IndexUnit
+from ledgermq.dledger.store.opening_progress import TOLD_BYTES
 
 # Java looks at this many segments; what lies before them was written and synced long ago.
 WALKED_SEGMENTS: Final = 3
@@ -45,6 +46,8 @@ _ZERO_HEAD: Final = bytes(HEAD_BYTES)
 
 # Returns the index unit of an entry, or None where the index log has none or zeros.
 FindUnit = Callable[[int], IndexUnit | None]
+# Told each few MiB up to which position the log was walked.
+Reached = Callable[[int], object]
 
 
 class End(Enum):
@@ -106,6 +109,7 @@ def walk(
     units: Iterator[tuple[int, ...]],
     crc32c_from: int,
     crc32c: Crc32c,
+    reached: Reached,
 ) -> None:
     """Moves `state` to the end of the good entries.
 
@@ -115,12 +119,13 @@ def walk(
         units: fields of the index units from `state.next_index` on; may end early.
         crc32c_from: segments that end above this position have their checksums verified.
         crc32c: the checksum.
+        reached: see above.
     """
     # Where the blank before this segment begins, and the index of the entry that follows it.
     blank: tuple[int, int] | None = None
     for number, (start, buffer) in enumerate(segments):
         verify = crc32c if start + len(buffer) > crc32c_from else None
-        end = walk_segment(buffer, start, state, units, verify)
+        end = walk_segment(buffer, start, state, units, verify, reached)
         if blank is not None and state.next_index == blank[1]:
             # No good entry stands behind the blank, so it is not part of the log either: a smaller
             # entry is placed before it, and so it is by the members whose log ends there.
@@ -138,8 +143,10 @@ def walk_segment(
     state: Walk,
     units: Iterator[tuple[int, ...]],
     crc32c: Crc32c | None,
+    reached: Reached | None = None,
 ) -> End:
     """Moves `state` over the good entries of one segment; `crc32c` None leaves checksums unread."""
+    told_at = state.position if reached is not None else start + len(buffer)
     unpack_head, pack_chained, room = HEAD.unpack_from, CHAINED.pack, len(buffer) - 8
     position, index, term, chain_crc = (
         state.position,
@@ -190,6 +197,9 @@ def walk_segment(
         position += size
         offset = end
         index += 1
+        if position >= told_at and reached is not None:
+            reached(position)
+            told_at = position + TOLD_BYTES
     state.position, state.next_index, state.last_term = position, index, term
     state.last_chain_crc, state.continues = chain_crc, continues
     state.units_bad_from = units_bad_from
