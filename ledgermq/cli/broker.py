@@ -31,7 +31,7 @@ from ledgermq.broker.config.keys import KEY_BY_NAME
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.environment import keys_of_file, settings_of, with_sources
-from ledgermq.cli.failure import fail
+from ledgermq.cli.failure import fail, refuse
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.program import (
     EXIT_DISK_FAILED,
@@ -207,7 +207,7 @@ def run(options: argparse.Namespace, formats: Sequence[Format] = FORMATS) -> int
         environment = settings_of(KEY_BY_NAME, os.environ)
         config = load_broker_config(options.config, settings, environment)
     except (ConfigError, OSError, ValueError) as error:
-        return fail(str(error))
+        return refuse(str(error))
     if options.print_config:
         file = keys_of_file(options.config)
         print(with_sources(effective_properties(config), environment, file, settings), end="")
@@ -220,7 +220,7 @@ def run(options: argparse.Namespace, formats: Sequence[Format] = FORMATS) -> int
     try:
         service = _Announced(config, options.json, formats)
     except (TlsSettingsError, ConfigError) as error:
-        return fail(str(error))
+        return refuse(str(error))
     return run_program(
         service,
         until_stdin_closes=options.until_stdin_closes,

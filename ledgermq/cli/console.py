@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledgermq.cli import security
-from ledgermq.cli.failure import fail
+from ledgermq.cli.failure import refuse
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.client import ClientError
 from ledgermq.console.call import Terms
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         if judges and len(options.namesrvAddr or ()) > 1:
             raise ValueError("--judge: for one set of name servers only, start a console for each")
     except (security.SecurityError, ValueError) as error:
-        return fail(str(error))
+        return refuse(str(error))
     use_private_files()
     # Under asyncio's reactor a page may wait for what the client brings. It has to be chosen before
     # anything loads the reactor.
@@ -164,7 +164,7 @@ def _serve(options: argparse.Namespace, config: Any, program: Any, server: Any) 
     try:
         service = server.ConsoleServer(config, program.reactor, listening)
     except (ClientError, TlsError, OSError) as error:
-        return fail(str(error))
+        return refuse(str(error))
     program.start_log()
     return int(
         program.run_program(

@@ -7,6 +7,10 @@ import json
 import sys
 from typing import Final
 
+# What a server exits with when its configuration cannot be (EX_CONFIG of sysexits.h): to be started
+# again helps only with another one.
+EXIT_CONFIG: Final = 78
+
 # What is told of an error for programs, where the error has it.
 _FIELDS: Final = ("retriable", "code", "broker", "address", "topic", "queue_id")
 
@@ -15,6 +19,12 @@ def fail(reason: str, *, as_json: bool = False) -> int:
     """Prints why a command failed on stderr, as a line or as JSON; returns its exit code."""
     tell(reason, as_json=as_json)
     return 1
+
+
+def refuse(reason: str) -> int:
+    """Prints why a server's configuration cannot be; returns its exit code."""
+    tell(reason)
+    return EXIT_CONFIG
 
 
 def tell(reason: str, *, as_json: bool = False) -> None:

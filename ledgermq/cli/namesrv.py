@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.environment import keys_of_file, settings_of, with_sources
-from ledgermq.cli.failure import fail
+from ledgermq.cli.failure import refuse
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.program import print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
@@ -65,16 +65,16 @@ def run(options: argparse.Namespace) -> int:
     try:
         settings = parse_settings(options.settings)
     except ValueError as error:
-        return fail(str(error))
+        return refuse(str(error))
     if options.port is not None:
         settings["listenPort"] = str(options.port)
     try:
         environment = settings_of(KEYS, os.environ)
         config = load_namesrv_config(options.config, settings, environment)
     except (NamesrvError, OSError) as error:
-        return fail(str(error))
+        return refuse(str(error))
     except ValueError as error:
-        return fail(f"{options.config or 'environment'}: {error}")
+        return refuse(f"{options.config or 'environment'}: {error}")
     if options.print_config:
         print(
             with_sources(config.texts, environment, keys_of_file(options.config), settings), end=""
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         service = _Announced(config, options.json)
     except (TlsSettingsError, NamesrvError) as error:
-        return fail(str(error))
+        return refuse(str(error))
     return run_program(
         service,
         until_stdin_closes=options.until_stdin_closes,

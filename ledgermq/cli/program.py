@@ -28,7 +28,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import FilteringLogObserver, Logger, globalLogBeginner
 from twisted.python.failure import Failure
 
-from ledgermq.cli.failure import fail
+from ledgermq.cli.failure import EXIT_CONFIG, fail
 from ledgermq.cli.supervisor import Supervisor
 from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.logs.json_lines import json_observer
@@ -50,11 +50,9 @@ reactor.seconds = time.monotonic
 # What it exits with when a disk that gave errors ended its work (EX_IOERR of sysexits.h): to be
 # started again, and looked at by a person if that happens again and again.
 EXIT_DISK_FAILED: Final = 74
-# What it exits with when its configuration cannot be (EX_CONFIG): to be started again helps only
-# with another one.
-EXIT_CONFIG: Final = 78
-# The same when other members wrote what it does not read: what helps is another program.
-EXIT_NOT_READ: Final = 78
+# What it exits with when other members wrote what it does not read: to be started again helps only
+# with another program.
+EXIT_NOT_READ: Final = EXIT_CONFIG
 
 
 # It reads the environment once; who starts this process has said all there.

@@ -120,7 +120,7 @@ def refused(*settings: str) -> str:
     """Why a broker does not start."""
     command = [sys.executable, "-m", "ledgermq.cli.main", "broker", *settings]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    assert done.returncode == 78
     return done.stderr
 
 

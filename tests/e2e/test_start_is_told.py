@@ -46,6 +46,7 @@ class Stuck:
         words = [
             "broker", "--json", f"listenPort={self.port}", "brokerIP1=127.0.0.1",
             "brokerName=alone", f"storePathRootDir={folder / 'store'}",
+            "enableDLegerCommitLog=true", "dLegerGroup=alone", "dLegerSelfId=n0",
             f"dLegerPeers=n0-127.0.0.1:{self.port + 3}", f"httpPort={self.port + 2}",
             *SMALL_STORE,
         ]  # fmt: skip
@@ -96,6 +97,7 @@ def test_probes_answer_while_files_are_read(tmp_path: Path) -> None:
         assert not is_listening(broker.port) and not is_listening(broker.port + 3)
         broker.go_on()
         broker.program.wait_until_serving(90.0)
+        assert is_listening(broker.port) and is_listening(broker.port + 3)
         for path in ("/startupz", "/readyz"):
             assert ask(broker.http_port, path) == (200, "ok")
         assert ask(broker.http_port, "/metrics")[0] == 200

@@ -204,7 +204,7 @@ def test_program_with_a_bad_certificate_does_not_start(
     ended = run_ledgermq(
         program, "listenPort=0", f"tls.config.file={file}", f"storePathRootDir={tmp_path}"
     )
-    assert ended.returncode == 1 and words in ended.stderr
+    assert ended.returncode == 78 and words in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -212,4 +212,4 @@ def test_mode_that_is_none_or_lacks_certificates_is_refused() -> None:
     with pytest.raises(ConfigError, match="tls.server.mode .* permissive"):
         load_namesrv_config(None, {"tls.server.mode": "on"})
     bare = run_ledgermq("namesrv", "listenPort=0", "tls.server.mode=enforcing")
-    assert bare.returncode == 1 and "there is no tls.config.file" in bare.stderr
+    assert bare.returncode == 78 and "there is no tls.config.file" in bare.stderr

@@ -131,7 +131,7 @@ class Service:
     broker_id, registered_with = -1, []
     class leadership:
         alarm = failure = None
-    def __init__(self, config, reactor, *, on_ready, on_damage, formats):
+    def __init__(self, config, reactor, *, on_ready, on_damage, formats, run_opening):
         self.number = len(self.made)
         self.made.append(self)
         self.on_damage = on_damage

@@ -63,7 +63,7 @@ def test_a_wrong_value_of_the_environment_is_refused_like_any_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LEDGERMQ_LISTEN_PORT", "many")
-    assert main(["broker", "-p"]) == 1
+    assert main(["broker", "-p"]) == 78
     assert "listenPort" in capsys.readouterr().err
-    assert main(["namesrv", "--print-config"]) == 1
+    assert main(["namesrv", "--print-config"]) == 78
     assert "listenPort" in capsys.readouterr().err

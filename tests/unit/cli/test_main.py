@@ -162,17 +162,22 @@ def test_settings_may_stand_on_both_sides_of_options(capsys: pytest.CaptureFixtu
     assert outcome("namesrv", "topicsMax=7", "-p", 12345, "brokersMax=8", "--print-config") == 0
     lines = capsys.readouterr().out.splitlines()
     assert {"topicsMax=7", "brokersMax=8", "listenPort=12345"} <= {*lines}
-    assert outcome("broker", "brokerName=b", "-n", "h:1", "listenPort") == 1
+    assert outcome("broker", "brokerName=b", "-n", "h:1", "listenPort") == 78
     assert "setting 'listenPort' is not of the form key=value" in capsys.readouterr().err
     assert outcome("broker", "brokerName=b", "-n", "h:1", "a=b", "--none=1") == 2
     assert outcome("log", "stat", ".", "--json", "a=b") == 2
+
+
+def refusal(program: str) -> int:
+    """With which exit code it refuses: a service manager does not start a server again."""
+    return 78 if program in ("broker", "namesrv") else 1
 
 
 @pytest.mark.parametrize("program", ["broker", "namesrv", "doctor", "up"])
 def test_a_word_that_is_no_setting_refuses_to_start(
     program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert outcome(program, "listenPort") == 1
+    assert outcome(program, "listenPort") == refusal(program)
     assert "listenPort" in capsys.readouterr().err
 
 
@@ -191,14 +196,14 @@ def test_a_wrong_value_refuses_with_key_value_and_range(
     setting: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for program in ("broker", "doctor"):
-        assert outcome(program, setting) == 1
+        assert outcome(program, setting) == refusal(program)
         text = capsys.readouterr().err
         assert [word for word in words if word not in text] == [], text
         assert len(text.splitlines()) == 1
 
 
 def test_a_wrong_value_of_a_name_server_refuses_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome("namesrv", "-p", 70000) == 1
+    assert outcome("namesrv", "-p", 70000) == 78
     text = capsys.readouterr().err
     assert "listenPort" in text and "70000" in text
 
@@ -207,7 +212,7 @@ def test_a_configuration_file_that_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for program in ("broker", "namesrv", "doctor"):
-        assert outcome(program, "-c", tmp_path / "none.conf") == 1
+        assert outcome(program, "-c", tmp_path / "none.conf") == refusal(program)
         assert "none.conf" in capsys.readouterr().err
 
 
@@ -217,7 +222,7 @@ def test_a_configuration_file_that_cannot_be_read(
     path = tmp_path / "broken.conf"
     path.write_text("brokerName=\\u12")
     for program in ("broker", "namesrv", "doctor"):
-        assert outcome(program, "-c", path) == 1
+        assert outcome(program, "-c", path) == refusal(program)
         text = capsys.readouterr().err
         assert "broken.conf" in text
         assert "Traceback" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -144,6 +145,17 @@ def answered(facts: Facts, path: str, **query: str) -> Reply:
     reply = Application(routes).answer(request)
     assert isinstance(reply, Reply)
     return reply
+
+
+def test_progress_of_the_opening_is_told_in_numbers_too() -> None:
+    step = "opens its files: replays its log"
+    opening = replace(LEADER, is_started=False, step=step, done=3, total=40, unit="entries")
+    reply = answered(opening, "startupz")
+    assert isinstance(reply.body, bytes)
+    told = json.loads(reply.body)
+    assert told["progress"] == {"done": 3, "total": 40, "unit": "entries"}
+    assert told["reasons"] == [{"check": "start", "reason": f"{step}, 3 of 40 entries"}]
+    assert "progress" not in json.loads(answered(MINORITY, "readyz").body)  # type: ignore[arg-type]
 
 
 def test_views_are_short_for_probes_and_long_for_people() -> None:
