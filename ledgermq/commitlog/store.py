@@ -149,9 +149,7 @@ class MessageStore:
         )
 
     def open(
-        self,
-        before_mark: Callable[[], bool] | None = None,
-        progress: OpeningProgress | None = None,
+        self, before_mark: Callable[[], bool] | None = None, progress: OpeningProgress | None = None
     ) -> StoreReport:
         """Recover; watchers that are set already see what is dispatched.
 
@@ -167,8 +165,7 @@ class MessageStore:
             DispatchError, OSError: the store cannot be used.
         """
         self._file_system.make_directory(self._config.root)
-        mark = self._checkpoints.read()
-        progress = progress or OpeningProgress()
+        mark, progress = self._checkpoints.read(), progress or OpeningProgress()
         # Here nobody waits: what is made again is written as it comes.
         self._files.held_max = min(HELD_MAX, self._config.flush_records)
         recovery = Recovery(

@@ -148,12 +148,8 @@ def walk_segment(
     """Moves `state` over the good entries of one segment; `crc32c` None leaves checksums unread."""
     told_at = state.position if reached is not None else start + len(buffer)
     unpack_head, pack_chained, room = HEAD.unpack_from, CHAINED.pack, len(buffer) - 8
-    position, index, term, chain_crc = (
-        state.position,
-        state.next_index,
-        state.last_term,
-        state.last_chain_crc,
-    )
+    position, index = state.position, state.next_index
+    term, chain_crc = state.last_term, state.last_chain_crc
     continues, units_bad_from, flaw = state.continues, state.units_bad_from, None
     unfilled = 0
     offset = position - start
