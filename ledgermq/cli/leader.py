@@ -12,6 +12,8 @@ import argparse
 import json
 import time
 from collections.abc import Mapping
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Final
 
 from ledgermq.cli.remote import AdminError, Remote
@@ -86,17 +88,53 @@ class LedgerGroup:
         if leader_id == target_id:
             return leader_id, term
         fields = {"transferId": leader_id, "transfereeId": target_id, "term": term}
-        answer: Mapping[str, Any] = {}
-        try:
-            answer = self._ask(leader_id, JsonCode.LEADERSHIP_TRANSFER, **fields)
-        except AdminError:
-            # A leader of Java may lose its own answer when it steps down: who leads is the answer.
-            pass
+        answer = self._transfer(leader_id, target_id, fields)
+        if answer is None:
+            return leader_id, self._term_of(target_id)
         code = answer.get("code", int(DLedgerCode.SUCCESS))
         if code != DLedgerCode.SUCCESS and _number(answer, "term") <= term:
             reason = answer.get(_REMARK) or "no remark"
             raise AdminError(f"{leader_id} refuses: {_code_name(code)}: {reason}")
         return leader_id, self._wait_for(target_id, term)
+
+    def _transfer(
+        self, leader_id: str, target_id: str, fields: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Asks the leader to hand over.
+
+        Returns:
+            Its answer; one without fields when it is lost, as Java's may be when it steps down: who
+            leads is the answer then. None when the other member leads before it comes: a leader
+            answers when its disk knows the new term, which a slow one may for seconds not do.
+        """
+        answers: SimpleQueue[Mapping[str, Any] | Exception] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answers.put(self._ask(leader_id, JsonCode.LEADERSHIP_TRANSFER, **fields))
+            except AdminError:
+                answers.put({})
+            except Exception as error:
+                answers.put(error)
+
+        # From here on the connection to the leader is the thread's, until it has the answer.
+        Thread(target=ask, daemon=True).start()
+        while True:
+            try:
+                answer = answers.get(timeout=_PAUSE_S)
+            except Empty:
+                if self._is_led_by(target_id):
+                    return None
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    def _is_led_by(self, member_id: str) -> bool:
+        try:
+            return self._leads(member_id)
+        except AdminError:
+            return False
 
     def _wait_for(self, target_id: str, past_term: int) -> int:
         end_s = time.monotonic() + _PATIENCE_S

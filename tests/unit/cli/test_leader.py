@@ -1,6 +1,8 @@
 """Who leads a group, as far as its members tell a tool, while the leadership moves."""
 
 import json
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -62,6 +64,28 @@ def test_transfer_is_done_although_a_member_hears_late_of_it() -> None:
     members = Members()
     members.after = {"n0": ("n1", 4), "n1": (None, 5), "n2": ("n2", 5)}
     assert group(members).hand_over("n2") == ("n1", 5)
+
+
+def test_transfer_is_done_when_the_other_leads_however_late_its_leader_answers() -> None:
+    class SlowLeader(Members):
+        """Its disk takes its time to note the new term."""
+
+        may_answer = Event()
+
+        def ask_ledger(self, address: str, code: int, body: bytes) -> RemotingCommand:
+            answer = super().ask_ledger(address, code, body)
+            if code == JsonCode.LEADERSHIP_TRANSFER:
+                assert self.may_answer.wait(60)
+            return answer
+
+    members = SlowLeader()
+    members.after = {"n0": ("n1", 4), "n1": ("n1", 4), "n2": ("n2", 5)}
+    done: SimpleQueue[tuple[str, int]] = SimpleQueue()
+    Thread(target=lambda: done.put(group(members).hand_over("n2")), daemon=True).start()
+    try:
+        assert done.get(timeout=30) == ("n1", 5)
+    finally:
+        members.may_answer.set()
 
 
 def test_transfer_to_the_leader_changes_nothing() -> None:
