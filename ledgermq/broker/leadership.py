@@ -61,6 +61,8 @@ class Leadership:
         # sets it. And what tells how often that was known, or not.
         self.confirm_read: Callable[[OnCommitted], None] = _nobody_to_ask
         self.tell_reads: Callable[[], str] = str
+        # Tells what a sync of the log takes lately.
+        self.tell_sync_ms: Callable[[], int] = int
         # Since the start: leaders that were seen, elections that this member won and lost.
         self.leaders_count = self.won_count = self.lost_count = 0
         self._last_leader: tuple[str, int] | None = None

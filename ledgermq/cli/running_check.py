@@ -13,6 +13,8 @@ from ledgermq.client.blocking import AdminClient
 _BEHIND_BYTES_MAX: Final = 16 * 1024 * 1024
 _DISK_WARNING: Final = 0.8
 _DISK_FAILED: Final = 0.95
+# A disk whose syncs of the log take so long holds others up as soon as it is needed.
+_SYNC_MS_MAX: Final = 100
 # The leader's clock stands so far behind the times in its log.
 _TIME_AHEAD_MS_MAX: Final = 2_000
 
@@ -49,7 +51,8 @@ def check_group_of_brokers(members: list[BrokerState]) -> list[Finding]:
     told = [one for one in members if one.failure is None]
     for one in told:
         trouble = [Finding("broker", "failed", f"{_shown(one)}: {text}") for text in alarms_of(one)]
-        trouble += _disk_findings(one) + _time_findings(one) + _behind_findings(one, told)
+        trouble += _disk_findings(one) + _sync_findings(one)
+        trouble += _time_findings(one) + _behind_findings(one, told)
         findings += trouble or [Finding("broker", "good", f"{_shown(one)}: {_role(one)}")]
     terms = {one.figures["ledgerTerm"] for one in told if one.figures.get("ledgerTerm")}
     if len(terms) > 1:
@@ -80,6 +83,14 @@ def _disk_findings(one: BrokerState) -> list[Finding]:
         return []
     verdict = "failed" if used >= _DISK_FAILED else "warning"
     return [Finding("disk space", verdict, f"{_shown(one)}: {used:.0%} used")]
+
+
+def _sync_findings(one: BrokerState) -> list[Finding]:
+    sync_ms = one.number("ledgerSyncMs") or 0
+    if sync_ms <= _SYNC_MS_MAX:
+        return []
+    text = f"{_shown(one)}: its disk takes {sync_ms} ms for a sync of the log"
+    return [Finding("disk", "warning", text)]
 
 
 def _time_findings(one: BrokerState) -> list[Finding]:

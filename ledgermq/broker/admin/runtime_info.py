@@ -140,6 +140,7 @@ class AdminProcessor:
             "ledgerAlarm": leadership.contradiction or "",
             "ledgerRepair": leadership.failure or leadership.repair or "",
             "ledgerTimeAheadMs": str(leadership.log_ahead_ms),
+            "ledgerSyncMs": str(leadership.tell_sync_ms()),
             "stateAlarm": leadership.alarm or "",
             **self._state.formats.describe(),
             "accessAlarm": (access.alarm if access is not None else None) or "",

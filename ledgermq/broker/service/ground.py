@@ -81,6 +81,8 @@ class Ground:
         self.audit = recorder_of(config, reactor, self.state, self.rules, self.now_ms)
         self.storage = storage_of(config)(config, reactor, self.state, self.now_ms, disk_thread)
         self.messages = self.storage.messages
+        keeper = self.storage.keeper
+        self.leadership.tell_sync_ms = lambda: round(keeper.recent_sync_s * 1000)
         self.log_times = LogTimes(self.messages, self.now_ms, self.clock_ms)
         steady_ms = None if now_ms else self.clock_ms
         self.expiry = ExpiryClock(self.now_ms, steady_ms, self.log_times)

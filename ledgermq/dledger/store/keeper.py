@@ -33,6 +33,8 @@ from ledgermq.measures.histogram import Histogram
 
 # Steps that are done between two jobs: each may be a sync of one file.
 _STEPS_MAX: Final = 4
+# Of the last sync among those before it.
+_SYNC_WEIGHT: Final = 0.1
 
 _Waiter = Deferred[None]
 _T = TypeVar("_T")
@@ -58,6 +60,8 @@ class Keeper:
         self.begun_count = 0
         # Of syncs, as the thread measured them.
         self.sync_seconds = Histogram()
+        # About what the last ten of them took each; 0 before the first.
+        self.recent_sync_s = 0.0
         # The last thing that ran was a part of the steps, so that a job comes next.
         self._was_steps = False
         # What ended all; None while the disk is well.
@@ -109,6 +113,7 @@ class Keeper:
 
         def end() -> DiskJob | None:
             self.sync_seconds.observe(seconds)
+            self.recent_sync_s += (seconds - self.recent_sync_s) * _SYNC_WEIGHT
             return job.end()
 
         return DiskJob(run, end)

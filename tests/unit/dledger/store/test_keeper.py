@@ -1,5 +1,6 @@
 """The keeper: what is done in which order, who waits for which job, and what an error ends."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,6 +209,16 @@ class GroupCommitTests(SynchronousTestCase):
         self.pool.finish_all()
         for request in (*requests, commit.request()):
             self.failureResultOf(request, OSError)
+
+
+def test_what_syncs_take_lately_follows_a_disk_that_becomes_slow() -> None:
+    keeper = Keeper(DirectReactor(), HandPool())  # type: ignore[arg-type]
+    do_now(keeper.timed(DiskJob(lambda: None)))
+    quick_s = keeper.recent_sync_s
+    for _ in range(20):
+        do_now(keeper.timed(DiskJob(lambda: time.sleep(0.01))))
+    assert quick_s < 0.005 < keeper.recent_sync_s
+    assert keeper.sync_seconds.count == 21
 
 
 def test_joined_jobs_are_run_in_order_and_then_ended() -> None:
