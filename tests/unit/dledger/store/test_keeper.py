@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -211,13 +212,25 @@ class GroupCommitTests(SynchronousTestCase):
             self.failureResultOf(request, OSError)
 
 
-def test_what_syncs_take_lately_follows_a_disk_that_becomes_slow() -> None:
+def test_what_syncs_take_lately_follows_a_disk_that_becomes_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+
+    def sync(seconds: float) -> None:
+        def run() -> None:
+            nonlocal now_s
+            now_s += seconds
+
+        do_now(keeper.timed(DiskJob(run)))
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
     keeper = Keeper(DirectReactor(), HandPool())  # type: ignore[arg-type]
-    do_now(keeper.timed(DiskJob(lambda: None)))
-    quick_s = keeper.recent_sync_s
+    sync(0.001)
+    assert keeper.recent_sync_s < 0.005
     for _ in range(20):
-        do_now(keeper.timed(DiskJob(lambda: time.sleep(0.01))))
-    assert quick_s < 0.005 < keeper.recent_sync_s
+        sync(0.3)
+    assert 0.2 < keeper.recent_sync_s < 0.3
     assert keeper.sync_seconds.count == 21
 
 
