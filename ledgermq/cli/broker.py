@@ -45,6 +45,7 @@ from ledgermq.cli.program import (
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError, UnreadRecordError
 from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.protocol.tls.contexts import TlsSettingsError
 from ledgermq.state.errors import BrokerError, ConfigError
 from ledgermq.state.formats import FORMATS, Format
@@ -120,6 +121,8 @@ class _Announced:
         return self._service.start()
 
     def _not_repaired(self, failure: Failure) -> None:
+        if self._is_stopping and failure.check(OpeningStoppedError):
+            return
         fail(f"not repaired: {failure.getErrorMessage() or repr(failure.value)}")
         if not self._is_stopping:
             self.exit_code = EXIT_DISK_FAILED
