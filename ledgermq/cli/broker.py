@@ -157,7 +157,10 @@ class _Announced:
         gc.set_threshold(*_GC_THRESHOLDS)
         self._watch.start(_LOOK_S)
 
-    def _not_started(self, failure: Failure) -> Failure:
+    def _not_started(self, failure: Failure) -> Failure | None:
+        if self._is_stopping and failure.check(OpeningStoppedError):
+            # Who is told to stop in the midst of its start has not failed.
+            return None
         if failure.check(UnreadRecordError):
             self.exit_code = EXIT_NOT_READ
         return failure

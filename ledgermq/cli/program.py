@@ -30,7 +30,6 @@ from twisted.python.failure import Failure
 
 from ledgermq.cli.failure import EXIT_CONFIG, fail
 from ledgermq.cli.supervisor import Supervisor
-from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.logs.json_lines import json_observer
 from ledgermq.logs.levels import PROCESS_LEVELS
 from ledgermq.logs.lines import is_journal, log_observer
@@ -149,11 +148,6 @@ def run_program(
     """
     outcome = {"code": 0, "ends": False}
 
-    def not_started(failure: Failure) -> None:
-        # Who is told to stop in the midst of its start has not failed.
-        if not (outcome["ends"] and failure.check(OpeningStoppedError)):
-            failed(failure)
-
     def failed(failure: Failure) -> None:
         outcome["code"] = fail(failure.getErrorMessage() or repr(failure.value))
         if not isinstance(failure.value, (OSError, ValueError, CannotListenError, *expected)):
@@ -162,7 +156,7 @@ def run_program(
             reactor.stop()
 
     def begin() -> None:
-        maybeDeferred(service.start).addCallbacks(started, not_started)
+        maybeDeferred(service.start).addCallbacks(started, failed)
 
     def started(_: object) -> None:
         if outcome["ends"]:

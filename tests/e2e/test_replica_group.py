@@ -81,6 +81,8 @@ class AnyStore:
         await group.start()
         leader = await group.wait_for_leader()
         follower = next(member for member in group.up if member is not leader)
+        # It may have heard nothing of the one that it voted for yet.
+        await group.wait(lambda: follower.running.leader_id is not None, "news of the leader")
         with self.assertRaises(NotLeaderError) as refused:
             follower.running.propose([b"x"])
         self.assertEqual(refused.exception.leader_id, leader.config.self_id)
