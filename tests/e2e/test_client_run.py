@@ -145,10 +145,12 @@ def test_listener_that_exits_ends_the_program(kind: str, name_server: str) -> No
 
 
 OPENING = """
-import asyncio, sys
+import asyncio, signal, sys
 from ledgermq.client import PushConsumer, blocking
 
 name_server, face = sys.argv[1:]
+# What a script runs in its background ignores Ctrl-C, and so would this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def handle(message):
