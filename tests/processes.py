@@ -28,6 +28,8 @@ SMALL_STORE = (
     "maxIndexNum=4000",
 )
 STOP_S = 60.0
+# The state of such a socket in /proc/net/tcp.
+_LISTENS = "0A"
 
 
 def run_ledgermq(
@@ -45,6 +47,22 @@ def is_listening(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def listening_ports(pid: int) -> set[int]:
+    """The TCP ports at which a process listens, by what Linux tells of it."""
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        # A file may be closed before it is looked at; a port stays.
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(link.readlink()))
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == _LISTENS and f"socket:[{words[9]}]" in found:
+                ports.add(int(words[1].rpartition(":")[2], 16))
+    return ports
 
 
 class ChildProcess:

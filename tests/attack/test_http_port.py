@@ -33,12 +33,9 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]
     """Of clients and of HTTP, of a broker that runs to the end of the attacks."""
     folder = tmp_path_factory.mktemp("broker")
     [port] = free_ports(1, spread=(0, 1, 2))
-    # The ledger's own default is a port that any connection of this machine may have.
-    [ledger_port] = free_ports(1)
     words = [
         "broker", "--json", f"listenPort={port}", "brokerIP1=127.0.0.1", "brokerName=alone",
         f"storePathRootDir={folder / 'store'}", *SMALL_STORE, f"httpPort={port + 2}",
-        f"dLegerPeers=n0-127.0.0.1:{ledger_port}",
     ]  # fmt: skip
     with LiveProgram(words, Path(folder) / "broker.log") as program:
         program.wait_until_serving(90.0)

@@ -1,6 +1,5 @@
 """Clusters one after the other, as many as the argument says; prints what they left, as JSON."""
 
-import contextlib
 import gc
 import json
 import os
@@ -15,11 +14,10 @@ from ledgermq.broker.service import BrokerService
 from ledgermq.client import Message
 from ledgermq.client.blocking import Producer
 from ledgermq.testing import LedgerCluster
+from tests.processes import listening_ports
 
 # Each such cluster is used by a client before it ends.
 USED_EVERY = 10
-# The state of a socket in /proc/net/tcp.
-LISTENING = "0A"
 
 
 def one_cluster(is_used: bool) -> tuple[float, list[int], list[str]]:
@@ -33,20 +31,6 @@ def one_cluster(is_used: bool) -> tuple[float, list[int], list[str]]:
                 producer.send(Message("T", b"x"))
                 cluster.kill("n0")
     return start_s, [int(address.split(":")[1]) for address in addresses], cluster.leftovers
-
-
-def own_ports() -> set[int]:
-    """The ports on which this process listens; others may have taken what it gave back."""
-    own = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            own.add(os.readlink(f"/proc/self/fd/{name}"))
-    ports = set()
-    for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == LISTENING and f"socket:[{fields[9]}]" in own:
-            ports.add(int(fields[1].partition(":")[2], 16))
-    return ports
 
 
 def mapped_files(folder: str) -> int:
@@ -67,7 +51,7 @@ def main(count: int) -> None:
         one_cluster(is_used=True)
         with LedgerCluster() as cluster:
             # The look at ports sees them while they are there.
-            assert int(cluster.name_server.split(":")[1]) in own_ports()
+            assert int(cluster.name_server.split(":")[1]) in listening_ports(os.getpid())
         before, begun_s = descriptors(), time.monotonic()
         starts: list[float] = []
         ports: list[int] = []
@@ -84,7 +68,7 @@ def main(count: int) -> None:
             "seconds": round(seconds, 2),
             "start_median_ms": round(statistics.median(starts) * 1000, 1),
             "start_max_ms": round(max(starts) * 1000, 1),
-            "ports": sorted(own_ports().intersection(ports)),
+            "ports": sorted(listening_ports(os.getpid()).intersection(ports)),
             "threads": [thread.name for thread in threading.enumerate()],
             "descriptors": descriptors() - before,
             "calls": calls,

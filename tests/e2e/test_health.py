@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.up_cluster import Node, UpCluster
 from tests.free_ports import free_ports
-from tests.processes import SMALL_STORE, LiveProgram
+from tests.processes import SMALL_STORE, LiveProgram, listening_ports
 from tests.waiting import wait_until
 
 # Waits are long, for a starved machine; several may follow each other.
@@ -87,12 +87,9 @@ def test_probes_of_a_group_that_loses_its_majority(tmp_path: Path) -> None:
 
 
 def broker(folder: Path, port: int, *settings: str) -> LiveProgram:
-    # The ledger's own default is a port that any connection of this machine may have.
-    [ledger_port] = free_ports(1)
     words = [
         "broker", "--json", f"listenPort={port}", "brokerIP1=127.0.0.1", "brokerName=alone",
-        f"storePathRootDir={folder / 'store'}", f"dLegerPeers=n0-127.0.0.1:{ledger_port}",
-        *SMALL_STORE, *settings,
+        f"storePathRootDir={folder / 'store'}", *SMALL_STORE, *settings,
     ]  # fmt: skip
     return LiveProgram(words, folder / "broker.log")
 
@@ -102,6 +99,10 @@ def test_broker_that_is_alone_is_well(tmp_path: Path, settings: list[str]) -> No
     [port] = free_ports(1, spread=(0, 1, 2))
     with broker(tmp_path, port, f"httpPort={port + 2}", *settings) as program:
         program.wait_until_serving(90.0)
+        # Nobody stands beside it: a ledger port would only let strangers in.
+        slaves = {port + 1} if settings else set()
+        assert listening_ports(program.pid) == {port, port + 2} | slaves
+        assert program.status["dledger"] is None
         for path in ("/livez", "/readyz", "/startupz", "/quorum-safe"):
             assert ask(port + 2, path) == (200, "ok")
         assert ask(port + 2, "/livez", Host="evil.example")[0] == 421

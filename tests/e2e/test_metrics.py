@@ -278,15 +278,13 @@ def test_exporter_page_tells_traffic_lag_and_runtime(pages: dict[str, Any]) -> N
 
 def test_token_is_asked_for_metrics_and_not_for_health(tmp_path: Path) -> None:
     [port] = free_ports(1, spread=(0, 1, 2))
-    # The ledger's own default is a port that any connection of this machine may have.
-    [ledger_port] = free_ports(1)
     token = tmp_path / "token"
     token.write_text("s3cret\n")
     token.chmod(0o600)
     words = [
         "broker", "--json", f"listenPort={port}", "brokerIP1=127.0.0.1", "brokerName=alone",
         f"storePathRootDir={tmp_path / 'store'}", *SMALL_STORE, f"httpPort={port + 2}",
-        f"httpTokenFile={token}", f"dLegerPeers=n0-127.0.0.1:{ledger_port}",
+        f"httpTokenFile={token}",
     ]  # fmt: skip
     with LiveProgram(words, tmp_path / "broker.log") as program:
         program.wait_until_serving(90.0)

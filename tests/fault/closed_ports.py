@@ -6,7 +6,6 @@ handshake's alert, a challenge) are no answer.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import ssl
@@ -22,7 +21,7 @@ from ledgermq.protocol.command import RemotingCommand, decode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.properties_file import parse_properties
 from tests.e2e.wire_client import request, send_fields
-from tests.processes import LOOPBACK, LiveProgram
+from tests.processes import LOOPBACK, LiveProgram, listening_ports
 
 # Kinds of ports.
 NAME_SERVER: Final = "port of the name server"
@@ -32,7 +31,6 @@ LEDGER: Final = "ledger port"
 SLAVES: Final = "port for slaves"
 HTTP: Final = "HTTP port"
 _ANSWER_S: Final = 10.0
-_LISTENS: Final = "0A"
 _MEMBER: Final = {
     "group": "broker-a",
     "remoteId": "n0",
@@ -52,22 +50,6 @@ _QUESTIONS: Final = {
     "vote": request(JsonCode.VOTE.value, {}, json.dumps(_MEMBER).encode()),
     "slave": bytes(8),
 }
-
-
-def listening_ports(pid: int) -> set[int]:
-    """The TCP ports at which a process listens, by what Linux tells of it."""
-    found = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        # A file may be closed before it is looked at; a port stays.
-        with contextlib.suppress(FileNotFoundError):
-            found.add(str(link.readlink()))
-    ports = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == _LISTENS and f"socket:[{words[9]}]" in found:
-                ports.add(int(words[1].rpartition(":")[2], 16))
-    return ports
 
 
 def ports_of(program: LiveProgram) -> dict[int, str]:

@@ -32,8 +32,8 @@ _NAME: Final = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
 # Roles of upstream that mean nothing on a ledger; its configuration files with them name no log.
 _PLAIN_ROLES: Final = ("SYNC_MASTER", "SLAVE")
 _REGISTER_PERIOD_MS: Final = (10_000, 60_000)
-# Upstream's samples put the ledger port so far above the broker's.
-_LEDGER_PORT_DISTANCE: Final = 30_000
+# The ledger of a broker without a group opens no port; an address has to have a number.
+_NO_PORT: Final = 1
 # What a key says where there shall be no file.
 NO_FILE: Final = "none"
 # Upstream's port for the VIP channel is so far below the port for clients.
@@ -414,8 +414,7 @@ def _derive_ledger(values: dict[str, Any]) -> None:
     values["ledger_group"] = values["ledger_group"] or values["broker_name"]
     if not values["is_group_member"]:
         values["ledger_self_id"] = "n0"
-        port = _port_beside(values["listen_port"])
-        values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=port),)
+        values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=_NO_PORT),)
         values["preferred_leader_ids"] = values["ledger_founder_ids"] = ()
         return
     self_id = values["ledger_self_id"] or ""
@@ -442,16 +441,6 @@ def _derive_replication(values: dict[str, Any]) -> None:
     address = values["ha_master_address"]
     if address and len(_split_addresses("haMasterAddress", address)) != 1:
         raise ConfigError("haMasterAddress", address, "one host:port")
-
-
-def _port_beside(listen_port: int) -> int:
-    """The ledger port of a broker without a group; nobody connects to it."""
-    if listen_port == 0:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-    beside = listen_port + _LEDGER_PORT_DISTANCE
-    return beside if beside <= 65_535 else listen_port - _LEDGER_PORT_DISTANCE
 
 
 def _parse_peers(text: str) -> tuple[Peer, ...]:

@@ -132,8 +132,10 @@ class BrokerService:
         return f"{self.config.address_host}:{self._port}"
 
     @property
-    def ledger_address(self) -> str:
-        """Where the other members connect to."""
+    def ledger_address(self) -> str | None:
+        """Where the other members connect to; None without a group."""
+        if not self.config.is_group_member:
+            return None
         peer = self.config.own_peer
         return f"{peer.host}:{peer.port}"
 
@@ -230,7 +232,7 @@ class BrokerService:
             address=self.address,
             member=config.ledger_self_id,
             group=config.ledger_group,
-            ledger=self.ledger_address,
+            ledger=self.ledger_address or "no port",
             kernel=kernel.describe(),
         )
 

@@ -39,6 +39,7 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
         group=config.ledger_group,
         self_id=config.ledger_self_id,
         peers=";".join(str(peer) for peer in config.ledger_peers),
+        listens=config.is_group_member,
         listen_host=listen_host,
         flush_disk_type=FlushDiskType(config.flush_disk_type),
         founder_ids=config.ledger_founder_ids,

@@ -53,6 +53,8 @@ class ReplicaConfig:
     # None: nowhere in a closed group, else everywhere.
     tool_networks: tuple[str, ...] | None = None
     tool_requests: tuple[str, ...] = TOOL_REQUESTS
+    # Whether a port is opened for other members and tools; a member that is alone needs none.
+    listens: bool = True
     # Interface to listen on; empty: all of them.
     listen_host: str = ""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH

@@ -1,4 +1,4 @@
-"""All connections of one member: its port, and a way to each peer.
+"""All connections of one member: its port, where it has one, and a way to each peer.
 
 Requests go out on the connection to their target, answers to where their request came from, reports
 of births on whichever of the two there is. What is sent in one turn goes out together when `flush`
@@ -8,7 +8,7 @@ is called; runs of entries go at once.
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.errors import ContradictionError
@@ -45,7 +45,7 @@ _ANSWERS: Final = (
 class Links(Protocol):
     """What a member needs of its ways to the others; see Connections."""
 
-    def listen(self) -> Deferred[int]: ...
+    def listen(self) -> Deferred[None]: ...
     def connect(self) -> None: ...
     def send(self, message: LinkMessage) -> None: ...
     def flush(self) -> None: ...
@@ -102,21 +102,23 @@ class Connections:
         self._events = events
         sources = MemberAddresses(config, look_up_by(reactor), reactor.seconds)
         self._listener = Listener(config, store, codec, events, clients, sources)
-        port = addresses[config.self_id].port
+        self._listens = config.listens
         self._server = CommandServer(
             reactor,
             self._listener,
             config.listen_host,
-            port,
+            addresses[config.self_id].port,
             connections_max=_CONNECTIONS_MAX,
             limits=ConnectionLimits(tcp_times=MEMBER_TIMES),
             output=self._output,
             tls=None if config.tls is None else config.tls.server,
         )
 
-    def listen(self) -> Deferred[int]:
-        """Opens the port; fires with its number, or fails when it is taken."""
-        return self._server.start()
+    def listen(self) -> Deferred[None]:
+        """Opens the port; fails when it is taken."""
+        if not self._listens:
+            return succeed(None)
+        return self._server.start().addCallback(lambda _port: None)
 
     def connect(self) -> None:
         """Connects to all peers, and stays connected."""

@@ -237,9 +237,9 @@ class Replica:
         self._applying.begin_after(applied_index)
         is_syncing = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         synced: Deferred[Any] = self._durability.begin() if is_syncing else succeed(None)
-        return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
+        return synced.addCallback(self._begin, recovering)
 
-    def _begin(self, _: object, recovering: bool) -> Deferred[int]:
+    def _begin(self, _: object, recovering: bool) -> Deferred[None]:
         former = self._recollection.load(self.store, is_recovering=recovering)
         raft = self._raft = Raft(
             self.config.core(),
@@ -260,12 +260,11 @@ class Replica:
         raft.applied(min(self.applied_index, raft.commit_index))
         return self._connections.listen().addCallback(self._run)
 
-    def _run(self, port: int) -> int:
+    def _run(self, _: None) -> None:
         self._is_running = True
         self._connections.connect()
         self._upkeep_call = self._reactor.callLater(self._flush_s, self._keep_up)
         self._schedule_turn()
-        return port
 
     def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]:
         """Appends bodies to the log of this leader; they are pushed at the end of this turn.

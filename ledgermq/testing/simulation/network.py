@@ -187,10 +187,10 @@ class SimLinks:
         # Processes whose formats do not go with those of this one: a connection is unused.
         self._refused_by: dict[str, SimLinks] = {}
 
-    def listen(self) -> Deferred[int]:
+    def listen(self) -> Deferred[None]:
         """Opens the port."""
         self._network.listening[self.self_id] = self
-        return succeed(0)
+        return succeed(None)
 
     def connect(self) -> None:
         """Connects to all peers, and stays connected."""

@@ -8,6 +8,7 @@ from ledgermq.broker.config.broker_config import effective_properties, load_brok
 from ledgermq.broker.config.ignored_keys import IGNORED_KEYS
 from ledgermq.broker.config.key import Kind
 from ledgermq.broker.config.keys import KEY_BY_NAME, KEYS
+from ledgermq.broker.service.member import replica_config
 from ledgermq.state.errors import ConfigError
 
 GROUP_FILE = """
@@ -69,6 +70,7 @@ def test_plain_broker_is_a_group_of_one() -> None:
     config = load_broker_config(None, {"brokerName": "alone"})
     assert (config.ledger_group, config.ledger_self_id) == ("alone", "n0")
     assert len(config.ledger_peers) == 1
+    assert not replica_config(config).listens
 
 
 @pytest.mark.parametrize(
