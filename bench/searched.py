@@ -34,7 +34,7 @@ _BATCH: Final = 200
 _ENDS: Final = ("done", "full", "budget", "stopped", "failed")
 _ALONE_S: Final = 15.0
 # How often the console's page asks how far a search is, on one connection.
-_ASKED_EACH_S: Final = 0.4
+_ASKED_EACH_S: Final = 1.0
 # What was under way at the console comes to its end.
 _SETTLE_S: Final = 0.1
 COLUMNS: Final = (

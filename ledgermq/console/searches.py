@@ -42,9 +42,9 @@ _TAILS_MAX: Final = 8
 _INFLATED_MAX: Final = 8 * 1024 * 1024
 _TIME_MAX: Final = 2**63 - 1
 # So many messages a pull takes: who comes while a broker serves it waits for tens of microseconds.
-_PULL_COUNT: Final = 16
+_PULL_COUNT: Final = 32
 # The pause behind a pull and what was made of it: so many times as long, and at least so long.
-_PAUSE_TIMES: Final = 9.0
+_PAUSE_TIMES: Final = 19.0
 _PAUSE_MIN_S: Final = 0.001
 # Who began it has gone, when nobody has looked how far it is for so long.
 _UNSEEN_S: Final = 150.0

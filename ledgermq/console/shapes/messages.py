@@ -65,7 +65,7 @@ class SearchRequest(Shape, frozen=True, kw_only=True):
     # The budget: rows, messages read, seconds.
     found_max: Annotated[int, Meta(ge=1, le=1000)] = 100
     scan_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 1_000_000
-    seconds_max: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+    seconds_max: Annotated[float, Meta(gt=0, le=3600)] = 600.0
 
 
 class SearchQuery(Shape, frozen=True, kw_only=True):

@@ -75,7 +75,7 @@ function readOn(mine) {
     }
     redraw();
     readOn(mine);
-  }, 400);
+  }, mine.seen ? 1000 : 400);
 }
 
 async function stopSearch() {
@@ -115,7 +115,7 @@ function searchForm(query) {
   }, h("div", { class: "form" }, field("topic", { wide: true }), field("key"), field("tag"), field("text"), field("begin", { type: "datetime-local" }), field("end", { type: "datetime-local" }),
     h("div", { class: "end" }, h("button", { class: "primary", type: "submit" }, t("search")), h("a", { class: "button quiet", href: to(["messages"]) }, t("reset")))),
   h("details", { class: "more", ...(open ? { open: true } : {}) }, h("summary", {}, t("search.more")), h("div", { class: "form" }, field("unique_key", { wide: true }), field("offset_id", { wide: true }), field("sql", { wide: true, placeholder: "a > 5 AND b = 'x'" }), field("broker"), field("queue", { type: "number", min: 0, step: 1 }), field("at_offset", { type: "number", min: 0, step: 1 }),
-    field("found_max", { type: "number", min: 1, max: 1000, step: 1, placeholder: "100" }), field("scan_max", { type: "number", min: 1, step: 1, placeholder: "1000000" }), field("seconds_max", { type: "number", min: 1, max: 3600, placeholder: "300" }))));
+    field("found_max", { type: "number", min: 1, max: 1000, step: 1, placeholder: "100" }), field("scan_max", { type: "number", min: 1, step: 1, placeholder: "1000000" }), field("seconds_max", { type: "number", min: 1, max: 3600, placeholder: "600" }))));
 }
 
 function results(asked) {
