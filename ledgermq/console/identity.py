@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.client.config import ClientConfig
+from ledgermq.client.errors import UnreachableError
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.remote import Remote
 from ledgermq.console.sampler import Sampler
@@ -79,13 +80,24 @@ class Identity:
         """Returns a cluster; None when there is none of that id.
 
         One that was there once stays, whether its name servers answer or not.
+
+        Raises:
+            UnreachableError: name servers that may know it do not answer.
         """
         sight = self._sights.get(cluster_id)
         if sight is None:
             one = (await self._find())[0].get(cluster_id)
             if one is None:
                 # It may have come this very moment.
-                one = (await self._find(0.0))[0].get(cluster_id)
+                found, tally = await self._find(0.0)
+                one = found.get(cluster_id)
+                if one is None and not tally.is_whole:
+                    silent = tally.answers().silent
+                    told = "; ".join(f"{each.address}: {each.reason}" for each in silent)
+                    raise UnreachableError(
+                        f"whether there is a cluster {cluster_id!r} is not known, a name server"
+                        f" does not answer: {told}"
+                    )
             # Another one may have asked at the same time.
             sight = self._sights.get(cluster_id)
             if one is not None and sight is None and len(self._sights) < _CLUSTERS_MAX:

@@ -1,13 +1,13 @@
 """Remote: requests to the name servers and brokers of one set, for one account.
 
 A request has a deadline, an address at most so many requests at a time, and an address that could
-not be connected is not tried again for a moment: a page about a hundred topics must not wait a
-hundred times for a broker that is gone.
+not be connected is not tried again for a moment, which grows: a page about a hundred topics must
+not wait a hundred times for a broker that is gone, nor long for one that has just been started.
 """
 
 import asyncio
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import ClientError, ConfigError, RefusedError, UnreachableError
@@ -18,9 +18,17 @@ from ledgermq.protocol.errors import LocalProtocolError
 from ledgermq.protocol.headers.header import Header
 
 _IN_FLIGHT_MAX: Final = 16
-# Who could not be reached is left alone for so long.
-_REST_S: Final = 2.0
+# Who could not be reached is left alone for so long: at first, and after several attempts.
+_REST_MIN_S: Final = 0.1
+_REST_MAX_S: Final = 2.0
 _ADDRESSES_MAX: Final = 1000
+
+
+class _Rest(NamedTuple):
+    # By the loop's clock.
+    ends_s: float
+    length_s: float
+    error: UnreachableError
 
 
 class Remote:
@@ -40,8 +48,8 @@ class Remote:
         self.config = config
         self._instance = ClientInstance(name_servers, config)
         self._rooms: dict[str, asyncio.Semaphore] = {}
-        # Address -> when it may be tried again, by the loop's clock, and what it met.
-        self._resting: dict[str, tuple[float, UnreachableError]] = {}
+        # Addresses that could not be connected, until they are.
+        self._resting: dict[str, _Rest] = {}
 
     @property
     def name_server_addresses(self) -> tuple[str, ...]:
@@ -70,26 +78,28 @@ class Remote:
             UnreachableError: no connection, or no answer in time.
             ConfigError: the request cannot be written: a value is too long.
         """
-        resting = self._resting.get(address)
+        rest = self._resting.get(address)
         loop = asyncio.get_running_loop()
-        if resting is not None:
-            if loop.time() < resting[0]:
-                raise resting[1]
-            del self._resting[address]
+        if rest is not None and loop.time() < rest.ends_s:
+            raise rest.error
         if len(self._rooms) > _ADDRESSES_MAX:
             self._rooms.clear()
+            self._resting.clear()
         room = self._rooms.setdefault(address, asyncio.Semaphore(_IN_FLIGHT_MAX))
         command = RemotingCommand.request(code, header, body)
         wait_s = self.config.request_timeout_s if timeout_s is None else timeout_s
         async with room:
             try:
-                return await self._instance.connections.request(address, command, wait_s)
+                answer = await self._instance.connections.request(address, command, wait_s)
             except UnreachableError as error:
                 if self._instance.connections.find(address) is None:
-                    self._resting[address] = (loop.time() + _REST_S, error)
+                    length_s = _REST_MIN_S if rest is None else min(2 * rest.length_s, _REST_MAX_S)
+                    self._resting[address] = _Rest(loop.time() + length_s, length_s, error)
                 raise
             except LocalProtocolError as error:
                 raise ConfigError(str(error), broker=address) from error
+        self._resting.pop(address, None)
+        return answer
 
     async def call(
         self,

@@ -34,7 +34,6 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         with LiveProgram(words, folder / "console.log") as program:
             wait_until(lambda: "url" in program.status, what="the console")
             found = Api(program.status["url"], cluster.cluster_name).opened()
-            wait_until(lambda: found.call("get_clusters").clusters, what="the cluster")
             done(found, "create_topic", topic=TOPIC, read_queues=2, write_queues=2)
             done(found, "create_group", group=GROUP)
             wait_until(lambda: found.call("get_topic", topic=TOPIC).route, what="the route")

@@ -13,6 +13,7 @@ import msgspec
 from ledgermq.console.routes import ROUTES, Gives, Route
 from ledgermq.console.shapes.elements import Refusal
 from ledgermq.console.shapes.session import Session
+from tests.waiting import wait_until
 
 _ROUTES = {route.name: route for route in ROUTES}
 _TIMEOUT_S = 60.0
@@ -45,9 +46,13 @@ class Api:
         return session
 
     def opened(self) -> Self:
-        """Takes the token of the session that is there."""
+        """Takes the token of the session that is there, and waits until its clusters are known.
+
+        A console may be there before the name server that tells it of them.
+        """
         session: Session = self.call("get_session")
         self.token = session.csrf_token
+        wait_until(lambda: self.call("get_clusters").clusters, what="a console with a cluster")
         return self
 
     def call(self, name: str, body: Any = None, *, query: Any = None, **path: Any) -> Any:

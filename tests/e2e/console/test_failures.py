@@ -5,12 +5,15 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.console.api_client import Api, Refused
 from tests.e2e.up_cluster import UpCluster
+from tests.free_ports import free_ports
+from tests.processes import LiveProgram
 from tests.waiting import wait_until
 
 _TIMEOUT_S = 60.0
@@ -165,3 +168,25 @@ def test_a_part_that_cannot_be_told_is_a_problem_of_its_own(api: Api) -> None:
     assert found["overview"]["members"] == 3
     assert found["problem"]["part"] == "consumer_group"
     assert found["problem"]["code"] == "not_found"
+
+
+def test_a_name_server_that_is_silent_is_named_and_found_when_it_comes(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
+
+    def refusal(api: Api) -> Refused:
+        with pytest.raises(Refused) as met:
+            api.call("get_overview")
+        return met.value
+
+    words = ["console", "-n", address, "--listen", "127.0.0.1:0", "--json"]
+    with LiveProgram(words, tmp_path / "console.log") as program:
+        api = Api(program.wait_until("url").status["url"])
+        # Nobody can tell whether there is such a cluster: "there is none" would be wrong.
+        assert refusal(api).status == 502
+        assert address in refusal(api).error.message
+        words = ["namesrv", "--json", "-p", str(port), "bindAddress=127.0.0.1",
+                 f"kvConfigPath={tmp_path / 'kvConfig.json'}"]  # fmt: skip
+        with LiveProgram(words, tmp_path / "namesrv.log") as name_server:
+            name_server.wait_until("address")
+            wait_until(lambda: refusal(api).status == 404, what="an answer of the name server")
