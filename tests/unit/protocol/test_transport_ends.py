@@ -22,6 +22,7 @@ from ledgermq.protocol.transport import (
     Receiver,
 )
 from ledgermq.protocol.transport.client import default_back_off
+from tests.free_ports import free_ports
 from tests.unit.protocol.wires import Answering, Recorder
 
 
@@ -356,8 +357,9 @@ class LoopbackTests(TestCase):
 
     async def test_stopped_server_s_address_is_free_although_its_peers_went_first(self) -> None:
         receiver = Answering()
-        server = CommandServer(reactor, receiver, "127.0.0.1", 0)
-        port = await server.start()
+        [port] = free_ports(1)
+        server = CommandServer(reactor, receiver, "127.0.0.1", port)
+        await server.start()
         client = CommandClient(reactor, "127.0.0.1", port)
         await client.request(RemotingCommand(code=1), 10_000)
 
