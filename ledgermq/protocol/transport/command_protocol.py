@@ -17,6 +17,7 @@ Twisted piece by piece as the socket becomes writable.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from random import random
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
@@ -47,6 +48,8 @@ _HANDED_BYTES: Final = 65_536
 _EAGER_BYTES: Final = 262_144
 # Frames that are taken before the clock is looked at again.
 _PIECE_FRAMES: Final = 128
+# A frame that comes by the byte is read again after this or twice this: few peers share a turn.
+_REST_S: Final = 0.5
 
 _log = Logger()
 
@@ -288,9 +291,7 @@ class CommandProtocol(Protocol):
     # Closing and pausing.
 
     def hold(self, seconds: float) -> None:
-        """Has nothing more read, and no more requests worked on, for so long; called while one is
-        worked on.
-        """
+        """Has nothing more read, and no more requests worked on, for so long."""
         if self._is_open and self._held_call is None and self._shares is not None:
             self._held_call = self._clock.callLater(seconds, self._end_hold)
 
@@ -347,7 +348,7 @@ class CommandProtocol(Protocol):
         if self._is_blocked or not self._is_open:
             if _is_over(self._drained_at, now_s, limits.drain_timeout_s):
                 self.abort(f"{self.unsent_bytes} bytes unsent for {limits.drain_timeout_s:g} s")
-        elif self._is_reading_paused:
+        elif self._is_reading_paused and not self._inbox.is_dripping:
             # It is this end that keeps the peer waiting.
             self._active_at = now_s
         elif fault := self._inbox.fault_at(now_s):
@@ -406,6 +407,9 @@ class CommandProtocol(Protocol):
             self._begin_work()
         if not self.is_trusted:
             self._judge_large()
+        if self._inbox.is_dripping:
+            self.hold(_REST_S * (1 + random()))
+            self._pause_or_read()
         if self._is_open:
             self._inbox.count(self, self._active_at)
 

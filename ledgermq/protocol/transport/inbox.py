@@ -3,11 +3,19 @@
 No Twisted and no clock: the time is passed in.
 """
 
+from typing import Final
+
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.receive_budget import Holder, ReceiveBudget
+
+# A read that brings less of an unfinished frame is a drip, and so many in a row are no accident:
+# a length, a header and a body that are written one by one are fewer. A thousand peers that drip at
+# one moment would have a turn for themselves, and who asks meanwhile waits for all of them.
+_DRIP_BYTES: Final = 64
+_DRIPS_MAX: Final = 3
 
 
 class Inbox:
@@ -18,6 +26,7 @@ class Inbox:
         "_budget",
         "_counted_bytes",
         "_decoder",
+        "_drips_count",
         "_greeting_end_s",
         "_is_large_admitted",
         "_limits",
@@ -45,6 +54,8 @@ class Inbox:
         self._begun_at: float | None = None
         # When the peer must have said who it is; None: it need not.
         self._greeting_end_s: float | None = None
+        # Reads in a row that brought next to nothing of it.
+        self._drips_count = 0
         # Checks in a row that found it too slow.
         self._slow_checks_count = 0
         # Whether there ever was a whole frame.
@@ -57,6 +68,11 @@ class Inbox:
     def is_waiting(self) -> bool:
         """Whether there is something to work on."""
         return bool(self.frames or self.commands)
+
+    @property
+    def is_dripping(self) -> bool:
+        """Whether an unfinished frame comes by the byte, and there is nothing else to work on."""
+        return self._drips_count >= _DRIPS_MAX and not self.is_waiting
 
     @property
     def held_bytes(self) -> int:
@@ -81,7 +97,9 @@ class Inbox:
             self._begun_at = now_s
             self._is_large_admitted = False
         if not frames:
+            self._drips_count = self._drips_count + 1 if len(data) < _DRIP_BYTES else 0
             return False
+        self._drips_count = 0
         self.has_received_frame = True
         if self.frames:
             self.frames += frames
@@ -142,8 +160,11 @@ class Inbox:
         self._is_large_admitted = True
 
     def begin_anew(self, now_s: float) -> None:
-        """Counts the time of the unfinished frame from here: its peer could not go on."""
-        if self._begun_at is not None:
+        """Counts the time of the unfinished frame from here: its peer could not go on.
+
+        One that brings it by the byte could, and is not waited for.
+        """
+        if self._begun_at is not None and not self.is_dripping:
             self._begun_at = now_s
 
     def fault_at(self, now_s: float) -> str | None:

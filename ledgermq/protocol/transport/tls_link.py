@@ -24,6 +24,8 @@ from ledgermq.protocol.tls.engine import HANDSHAKE_BYTE, TlsEngine, TlsError
 
 # Bytes that may wait for the end of a handshake.
 _WAITING_BYTES_MAX: Final = 8 << 20
+# Reads in a row that complete no record: its 16 KiB, and a handshake, come in fewer packets.
+_EMPTY_READS_MAX: Final = 64
 
 _log = Logger()
 
@@ -67,6 +69,8 @@ class TlsLink(Protocol):
         # Twisted's interface of a transport lacks most of what is used here.
         self._link: Any = None
         self._has_producer = False
+        # Reads since there was plaintext.
+        self._empty_reads_count = 0
         # True when nothing more is decrypted or encrypted.
         self._has_failed = False
 
@@ -98,8 +102,13 @@ class TlsLink(Protocol):
             self._fail(error)
             return
         self._send()
+        self._empty_reads_count += 1
         if plaintext:
+            self._empty_reads_count = 0
             self._inner.dataReceived(plaintext)
+        elif self._empty_reads_count >= _EMPTY_READS_MAX:
+            self._fail(TlsError(f"no record in {_EMPTY_READS_MAX} reads"))
+            return
         if self._engine.is_ended:
             self._inner.close("ended by the peer")
 

@@ -87,6 +87,25 @@ class TlsLinkTests(SynchronousTestCase):
         answers = commands(client.receive(answer))
         self.assertEqual([(one.opaque, one.body) for one in answers], [(1, b"x"), (2, b"y")])
 
+    def test_record_that_comes_by_the_byte_is_not_waited_for(self) -> None:
+        port = Port()
+        client = port.shaken()
+        for number in range(3):
+            client.write(encode(request(number, b"x")))
+            for byte in client.take()[:-1]:
+                if not port.receiver.lost:
+                    port.give(bytes([byte]))
+        self.assertEqual(port.receiver.lost, ["TLS: no record in 64 reads"])
+
+    def test_records_of_several_packets_are_waited_for(self) -> None:
+        port = Port()
+        client = port.shaken()
+        client.write(encode(request(1, bytes(16_000))))
+        data = client.take()
+        for at in range(0, len(data), 536):
+            port.give(data[at : at + 536])
+        self.assertEqual([one.opaque for one in port.receiver.received[0]], [1])
+
     def test_plain_connection_is_served_without_anything_in_between(self) -> None:
         port = Port()
         answer = port.give(encode(request(1, b"x")))

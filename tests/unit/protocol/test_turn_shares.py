@@ -397,6 +397,49 @@ def test_a_peer_that_is_kept_waiting_is_not_called_slow_or_idle() -> None:
     assert not wire.protocol.is_open
 
 
+def test_a_frame_that_comes_by_the_byte_is_read_now_and_then() -> None:
+    port = Port(0.0)
+    wire, frame = port.wire(), encode(RemotingCommand(code=10, body=bytes(1000)))
+    for at in range(3):
+        assert wire.is_reading
+        wire.protocol.dataReceived(frame[at : at + 1])
+    assert not wire.is_reading
+    port.reactor.advance(0.4)
+    assert not wire.is_reading
+    port.reactor.advance(0.7)
+    assert wire.is_reading
+    wire.protocol.dataReceived(frame[3:4])
+    assert not wire.is_reading
+    port.reactor.advance(1.1)
+    # All that gathered meanwhile, and another one of which little has come.
+    wire.protocol.dataReceived(frame[4:] + frame[:1])
+    assert port.receiver.opaques(wire.protocol) == [0]
+    assert wire.is_reading
+
+
+def test_what_is_written_piece_by_piece_is_read_at_once() -> None:
+    port = Port(0.0)
+    wire, frame = port.wire(), encode(RemotingCommand(code=10, body=b"x"))
+    for _ in range(5):
+        for piece in (frame[:4], frame[4:-1], frame[-1:]):
+            assert wire.is_reading
+            wire.protocol.dataReceived(piece)
+    assert len(port.receiver.worked) == 5
+
+
+def test_a_peer_that_sends_by_the_byte_is_cut_off_although_it_is_seldom_read() -> None:
+    port = Port(0.0, slow_checks_max=5)
+    wire = port.wire()
+    wire.protocol.dataReceived(b"\0\0\3")
+    for second in range(8):
+        if wire.is_reading and wire.protocol.is_open:
+            wire.protocol.dataReceived(b"\0")
+        port.reactor.advance(1)
+        wire.protocol.check(port.reactor.seconds())
+        assert wire.protocol.is_open == (second < 4)
+    assert not port.reactor.getDelayedCalls()
+
+
 def test_connections_without_a_line_do_all_at_once() -> None:
     reactor = MemoryReactorClock()
     receiver = Slow(reactor, 1.0)
