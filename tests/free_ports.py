@@ -22,6 +22,9 @@ from typing import IO, Final
 _FIRST: Final = 10_000
 _LANE_PORTS: Final = 600
 _LANES: Final = 35
+# What programs listen on, and look at, that are told nothing; upstream's samples, too. They are
+# given to nobody: a command that is tried with its own defaults may be at work beside.
+_DEFAULTS: Final = frozenset(range(10_900, 10_950)) | frozenset(range(30_900, 30_950))
 # First ports of `ledgermq up`, whose ledger ports are 30,000 above: behind all lanes, and below the
 # range of the system.
 _FIRST_UP: Final = 1100
@@ -50,6 +53,7 @@ def free_ports(count: int, *, spread: Sequence[int] = (0,)) -> list[int]:
         if (
             wanted <= set(range(first, first + _LANE_PORTS))
             and wanted.isdisjoint(_given)
+            and wanted.isdisjoint(_DEFAULTS)
             and all(map(_is_free, wanted))
         ):
             found.append(port)
