@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -30,6 +31,7 @@ SMALL_STORE = (
 STOP_S = 60.0
 # The state of such a socket in /proc/net/tcp.
 _LISTENS = "0A"
+_TAKEN = re.compile(r"Couldn't listen on \S*?:([0-9]+): .*in use")
 
 
 def run_ledgermq(
@@ -51,6 +53,10 @@ def is_listening(port: int) -> bool:
 
 def listening_ports(pid: int) -> set[int]:
     """The TCP ports at which a process listens, by what Linux tells of it."""
+    return _ports_of(pid, states=(_LISTENS,))
+
+
+def _ports_of(pid: int, states: Sequence[str] | None) -> set[int]:
     found = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         # A file may be closed before it is looked at; a port stays.
@@ -60,9 +66,20 @@ def listening_ports(pid: int) -> set[int]:
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             words = line.split()
-            if words[3] == _LISTENS and f"socket:[{words[9]}]" in found:
+            if (states is None or words[3] in states) and f"socket:[{words[9]}]" in found:
                 ports.add(int(words[1].rpartition(":")[2], 16))
     return ports
+
+
+def who_has(port: int) -> list[str]:
+    """The processes that listen at a port, or are connected from there, as far as may be seen."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if port in _ports_of(int(folder.name), states=None):
+                words = (folder / "cmdline").read_text().replace("\0", " ")
+                found.append(f"process {folder.name}, {words[:300]}")
+    return found
 
 
 class ChildProcess:
@@ -173,6 +190,9 @@ class LiveProgram(ChildProcess):
             self.lines.append(line.rstrip("\n"))
             if line.startswith("{"):
                 self.status = json.loads(line)
+        if taken := _TAKEN.findall(self.log_text()[-2000:]):
+            with open(self._log, "a") as log:
+                log.write(f"port {taken[-1]} has: {'; '.join(who_has(int(taken[-1])))}\n")
 
     @property
     def resident_mb(self) -> float:

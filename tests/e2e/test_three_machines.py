@@ -123,7 +123,12 @@ def run(command: list[str]) -> str:
 def test_page_leads_to_a_group_that_loses_a_machine_and_nothing_else(
     guide: Guide, machines: list[Machine]
 ) -> None:
-    [leader] = wait_until(lambda: serving(machines), what="a leader", deadline_s=90)
+    [leader] = wait_until(
+        lambda: serving(machines),
+        what="a leader",
+        deadline_s=90,
+        detail=lambda: "\n".join(one.broker.log_text()[-2000:] for one in machines),
+    )
     look, send, consume, look_again, send_again = guide.commands
     assert [command[1] for command in guide.commands] == [
         "admin",
