@@ -35,9 +35,9 @@ _BACKLOG: Final = 128
 _READ_BYTES: Final = 8_192
 # Seconds of a turn, as TurnShares takes them: a small page takes 0.2 ms, and whoever looks for
 # health waits for some turns.
-_SHARE_S: Final = 0.002
-_TURN_S: Final = 0.004
-_CROWDED_S: Final = 0.002
+_SHARE_S: Final = 0.001
+_TURN_S: Final = 0.002
+_CROWDED_S: Final = 0.001
 
 # Runs what a view gives back later. Under asyncio's reactor a coroutine may wait for its futures.
 Run = Callable[[Awaitable[Reply]], "Deferred[Reply]"]
