@@ -430,13 +430,17 @@ def test_what_is_written_piece_by_piece_is_read_at_once() -> None:
 def test_a_peer_that_sends_by_the_byte_is_cut_off_although_it_is_seldom_read() -> None:
     port = Port(0.0, slow_checks_max=5)
     wire = port.wire()
-    wire.protocol.dataReceived(b"\0\0\3")
-    for second in range(8):
-        if wire.is_reading and wire.protocol.is_open:
+    for byte in (b"\0", b"\3"):
+        wire.protocol.dataReceived(byte)
+    for number in range(8):
+        if wire.protocol.is_open:
+            assert wire.is_reading
             wire.protocol.dataReceived(b"\0")
-        port.reactor.advance(1)
+        # Each look at it comes while it rests.
+        assert not wire.is_reading
         wire.protocol.check(port.reactor.seconds())
-        assert wire.protocol.is_open == (second < 4)
+        assert wire.protocol.is_open == (number < 5)
+        port.reactor.advance(1.1)
     assert not port.reactor.getDelayedCalls()
 
 
