@@ -14,7 +14,7 @@ them there are.
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 from math import ceil, inf
 from typing import Any, Final, NamedTuple
 
@@ -33,10 +33,6 @@ _FEW: Final = 16
 
 # Topic, queue id.
 _Key = tuple[str, int]
-
-# Numbers of a row: first offset that is wanted, deadline, opaque.
-_ROW: Final = 3
-_DEADLINE: Final = 1
 
 
 # Without the collector of cycles: it would look at all of them again and again, and whoever parked
@@ -73,23 +69,21 @@ class _Asked(NamedTuple):
 class _Rows(Collection[ParkedPull]):
     """Pulls of one queue, in the order in which they were parked."""
 
-    __slots__ = ("asked", "key", "numbers")
+    __slots__ = ("asked", "deadlines_ms", "key", "offsets", "opaques")
 
     def __init__(self, key: _Key) -> None:
         self.key = key
+        # Columns: what it has in common with others, the first offset that is wanted, and so on.
         self.asked: list[_Asked] = []
-        # As many rows, one behind the other.
-        self.numbers = array("q")
+        self.offsets, self.deadlines_ms, self.opaques = array("q"), array("q"), array("q")
 
     def __len__(self) -> int:
         return len(self.asked)
 
     def __iter__(self) -> Iterator[ParkedPull]:
         topic, queue_id = self.key
-        numbers = iter(self.numbers)
-        for asked, offset, deadline_ms, opaque in zip(
-            self.asked, numbers, numbers, numbers, strict=True
-        ):
+        columns = (self.asked, self.offsets, self.deadlines_ms, self.opaques)
+        for asked, offset, deadline_ms, opaque in zip(*columns, strict=True):
             connection, request, matcher, serialize_type, weight_bytes = asked
             yield ParkedPull(
                 connection, request, topic, queue_id, offset, matcher, deadline_ms, opaque,
@@ -99,20 +93,19 @@ class _Rows(Collection[ParkedPull]):
     def __contains__(self, pull: object) -> bool:
         return any(pull == own for own in self)
 
-    @property
-    def offsets(self) -> Sequence[int]:
-        return self.numbers[::_ROW]
+    def append(self, asked: _Asked, pull: ParkedPull) -> None:
+        self.asked.append(asked)
+        self.offsets.append(pull.queue_offset)
+        self.deadlines_ms.append(ceil(pull.deadline_ms))
+        self.opaques.append(pull.opaque)
 
-    @property
-    def deadlines_ms(self) -> Sequence[int]:
-        return self.numbers[_DEADLINE::_ROW]
-
-    def some(self, places: Iterable[int]) -> "_Rows":
-        """Returns the rows at some places, in order."""
-        rows, numbers = _Rows(self.key), self.numbers
-        for at in places:
-            rows.asked.append(self.asked[at])
-            rows.numbers.extend(numbers[at * _ROW : (at + 1) * _ROW])
+    def some(self, chosen: Sequence[bool]) -> "_Rows":
+        """Returns the rows for which there is True, in order."""
+        rows = _Rows(self.key)
+        rows.asked.extend(compress(self.asked, chosen))
+        rows.offsets.extend(compress(self.offsets, chosen))
+        rows.deadlines_ms.extend(compress(self.deadlines_ms, chosen))
+        rows.opaques.extend(compress(self.opaques, chosen))
         return rows
 
 
@@ -212,8 +205,7 @@ class ParkedPulls:
         if many is None:
             many = queue.many = _Rows(queue.key)
         for pull in queue.few:
-            many.numbers.extend((pull.queue_offset, ceil(pull.deadline_ms), pull.opaque))
-            many.asked.append(self._asked_by(pull))
+            many.append(self._asked_by(pull), pull)
         queue.few.clear()
 
     def _asked_by(self, pull: ParkedPull) -> _Asked:
@@ -248,14 +240,12 @@ class ParkedPulls:
                 continue
             many = self._without_lost(queue)
             if many is not None:
-                offsets = many.offsets
-                places = [
-                    at
-                    for at, asked in enumerate(many.asked)
-                    if queue_offset_next > offsets[at]
+                chosen = [
+                    queue_offset_next > offset
                     and (asked.matcher is None or asked.matcher(tags_code))
+                    for asked, offset in zip(many.asked, many.offsets, strict=True)
                 ]
-                woken += self._take_many(queue, many, places)
+                woken += self._take_many(queue, many, chosen)
             out: list[ParkedPull] = []
             kept: list[ParkedPull] = []
             for pull in queue.few:
@@ -279,13 +269,11 @@ class ParkedPulls:
         for queue in list(self._queues.values()):
             many, max_offset = self._without_lost(queue), max_offset_of(*queue.key)
             if many is not None:
-                pairs = zip(many.offsets, many.deadlines_ms, strict=True)
-                places = [
-                    at
-                    for at, (offset, deadline_ms) in enumerate(pairs)
-                    if deadline_ms <= now_ms or offset < max_offset
+                chosen = [
+                    deadline_ms <= now_ms or offset < max_offset
+                    for offset, deadline_ms in zip(many.offsets, many.deadlines_ms, strict=True)
                 ]
-                woken += self._take_many(queue, many, places)
+                woken += self._take_many(queue, many, chosen)
             out: list[ParkedPull] = []
             kept: list[ParkedPull] = []
             for pull in queue.few:
@@ -327,22 +315,19 @@ class ParkedPulls:
             queue.few = [pull for pull in queue.few if pull.connection in living]
             many = queue.many
             if many is not None:
-                queue.many = many.some(
-                    at for at, asked in enumerate(many.asked) if asked.connection in living
-                )
+                queue.many = many.some([asked.connection in living for asked in many.asked])
         return queue.many
 
     def _take_many(
-        self, queue: _Queue, many: _Rows, places: Sequence[int]
+        self, queue: _Queue, many: _Rows, chosen: Sequence[bool]
     ) -> Sequence[Collection[ParkedPull]]:
-        """Takes the pulls at some places of its many out of a queue."""
-        if not places:
+        """Takes the pulls for which there is True out of the many of a queue."""
+        if not any(chosen):
             return ()
-        if len(places) == len(many):
+        if all(chosen):
             taken, queue.many = many, None
         else:
-            taken, gone = many.some(places), set(places)
-            queue.many = many.some(at for at in range(len(many)) if at not in gone)
+            taken, queue.many = many.some(chosen), many.some([not one for one in chosen])
         for asked in taken.asked:
             self._forget(queue, asked.connection, asked.weight_bytes)
         self._drop_if_empty(queue)

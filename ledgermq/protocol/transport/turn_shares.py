@@ -18,8 +18,10 @@ much that is beside the requests is learnt from the turns before, and the parts 
 
 A share ends by the clock. Who asks for much is told by processor time: on a busy machine a thread
 may stand still for longer than any request takes, and nobody is to blame for that. Of many who ask
-for much each is served seldom, and would look modest again by the time that passed; so while there
-is work, what is taken off is a part of what one of them gets.
+for much each is served seldom, and would look modest again by the time that passed; so while
+somebody stands in the line, what is taken off is a part of what one of them gets. Who has nothing
+left to be done is not served seldom, it asks seldom: time is taken off for that. So a client that
+waits for each answer asks for little, however many others ask for much.
 """
 
 from collections import deque
@@ -36,8 +38,8 @@ SHARE_S: Final = 0.005
 TURN_S: Final = 0.01
 CROWDED_S: Final = 0.0015
 # Who owes this or more asks for much: what it used lately, which never counts as more than the
-# second number. Taken off is a tenth of the time that passes, at most; while there is work, of the
-# processor time, and no more than most of what each of those in the line is given meanwhile.
+# second number. Taken off is a tenth of the time that passes, at most; in the line, of the
+# processor time, and no more than most of what each of those there is given meanwhile.
 LIGHT_S: Final = 0.001
 _DEBT_MAX_S: Final = 0.01
 # What one owes at most that was told by the clock, which may count time of other programs.
@@ -65,7 +67,9 @@ class Waiting(Protocol):
 class Share:
     """That of one connection."""
 
-    __slots__ = ("_begun_s", "_debt_s", "_is_exact", "_paid_s", "_shares", "end_s", "is_heavy")
+    __slots__ = (
+        "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_shares", "end_s", "is_heavy",
+    )  # fmt: skip
 
     def __init__(self, shares: "TurnShares") -> None:
         """Begins without debt."""
@@ -76,6 +80,8 @@ class Share:
         # What it owes, and what was taken off of everybody's debts when that was noted.
         self._debt_s = 0.0
         self._paid_s = 0.0
+        # What was taken off by then of the debts of those who have nothing left to be done.
+        self._paid_idle_s = 0.0
         # When that of this turn is used, seconds on the clock.
         self.end_s = 0.0
         # Whether the connection asks for much.
@@ -90,10 +96,15 @@ class Share:
         return self._debt_s + self._paid_s
 
     def begin(self, now_s: float) -> bool:
-        """Tells whether what was just read may be worked on, or waits in the line."""
+        """Tells whether what was just read may be worked on, or waits in the line; nothing of the
+        connection was waiting.
+        """
         shares = self._shares
-        if self.is_heavy:
-            self.is_heavy = self._debt_at(now_s) >= LIGHT_S
+        if self._debt_s:
+            paid_s = shares.paid_idle_s(now_s) - self._paid_idle_s
+            self._debt_s = max(self._debt_s - paid_s, 0.0)
+            self._paid_s = shares.paid_s(now_s)
+            self.is_heavy = self.is_heavy and self._debt_s >= LIGHT_S
         left_s = shares.left_s(now_s, is_heavy=self.is_heavy)
         if left_s <= 0 or (self.is_heavy and shares.stands_before(self.rank_s)):
             return False
@@ -120,6 +131,7 @@ class Share:
         owed_s = used_s if self._is_exact else min(used_s, _INEXACT_MAX_S)
         self._debt_s = debt_s = min(self._debt_at(now_s) + owed_s, _DEBT_MAX_S)
         self._paid_s = self._shares.paid_s(now_s)
+        self._paid_idle_s = self._shares.paid_idle_s(now_s)
         # Who asked for much does until all of that is done.
         self.is_heavy = was_heavy or debt_s >= LIGHT_S
         self._shares.note(used_s, now_s, is_heavy=self.is_heavy, was_heavy=was_heavy)
@@ -137,8 +149,8 @@ class TurnShares:
 
     __slots__ = (
         "_asked_s", "_begun_s", "_call", "_carried_s", "_clock", "_crowded_s", "_heavy",
-        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_numbers", "_paid_s",
-        "_turn_s", "_used_s", "processor_s", "share_s",
+        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_numbers", "_paid_idle_s",
+        "_paid_s", "_turn_s", "_used_s", "processor_s", "share_s",
     )  # fmt: skip
 
     def __init__(
@@ -174,9 +186,9 @@ class TurnShares:
         self._asked_s, self._later_s = LIGHT_S, 0.0
         # Processor time at which this turn began.
         self._begun_s = 0.0
-        # Taken off of everybody's debts since the start; and since when there is no work, seconds
-        # on the clock, None: there is.
-        self._paid_s = 0.0
+        # Taken off of everybody's debts since the start, and of those who had nothing left to be
+        # done; and since when there is no work, seconds on the clock, None: there is.
+        self._paid_s = self._paid_idle_s = 0.0
         self._idle_at: float | None = clock.seconds()
         # Seconds on the clock: when one that asks for little was last served.
         self._light_at = float("-inf")
@@ -212,9 +224,14 @@ class TurnShares:
 
     def paid_s(self, now_s: float) -> float:
         """Returns what was taken off of everybody's debts since the start, in seconds."""
-        if self._idle_at is None:
-            return self._paid_s
-        return self._paid_s + (now_s - self._idle_at) * _PAID_BACK
+        return self._paid_s + self._paid_since_s(now_s)
+
+    def paid_idle_s(self, now_s: float) -> float:
+        """Returns the same for those who had nothing left to be done."""
+        return self._paid_idle_s + self._paid_since_s(now_s)
+
+    def _paid_since_s(self, now_s: float) -> float:
+        return 0.0 if self._idle_at is None else (now_s - self._idle_at) * _PAID_BACK
 
     def note(self, used_s: float, now_s: float, *, is_heavy: bool, was_heavy: bool) -> None:
         """Counts what a connection used of this turn; it asks, and asked, for much, or not."""
@@ -254,7 +271,9 @@ class TurnShares:
         if self._call is None:
             self._call = self._clock.callLater(0, self._take_turn)
             if self._idle_at is not None:
-                self._paid_s = self.paid_s(self._clock.seconds())
+                paid_s = self._paid_since_s(self._clock.seconds())
+                self._paid_s += paid_s
+                self._paid_idle_s += paid_s
                 self._idle_at = None
                 self._begun_s = self.processor_s() - self._used_s
 
@@ -289,4 +308,6 @@ class TurnShares:
         self._asked_s += (self._used_s - self._asked_s) * _NEWS
         self._later_s += (max(turn_s - self._used_s, 0.0) - self._later_s) * _NEWS
         paid_s = max(self._heavy_used_s * _PAID_BACK_OF_GIVEN, turn_s * _PAID_BACK_TOGETHER)
-        self._paid_s += min(turn_s * _PAID_BACK, paid_s / max(len(self._heavy), 1))
+        paid_idle_s = turn_s * _PAID_BACK
+        self._paid_idle_s += paid_idle_s
+        self._paid_s += min(paid_idle_s, paid_s / max(len(self._heavy), 1))

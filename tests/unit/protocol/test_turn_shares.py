@@ -218,6 +218,31 @@ def test_who_asks_for_much_is_known_however_many_they_are() -> None:
     assert min(served) > max(served) // 2
 
 
+def test_who_waits_for_each_answer_asks_for_little_however_many_ask_for_much() -> None:
+    port = Port(0.0001)
+    greedy = [port.wire() for _ in range(100)]
+    modest = port.wire()
+    # A slow processor: what is left for each of the others is less than the client needs.
+    port.receiver.seconds_of[modest.protocol] = 0.0004
+    for wire in greedy:
+        wire.protocol.dataReceived(chunk(1000))
+    asked, lates = 0, []
+    for number in range(600):
+        # What requests cause, and the pause of the client.
+        port.reactor.rightNow += 0.0005
+        begun_s = port.reactor.seconds()
+        if number % 3 == 0 and len(port.receiver.opaques(modest.protocol)) == asked:
+            modest.protocol.dataReceived(chunk(1, first=asked))
+            asked += 1
+            lates.append(len(port.receiver.opaques(modest.protocol)) < asked)
+        port.turn()
+        # At first nobody is known.
+        if number >= 100:
+            assert port.reactor.seconds() - begun_s < 0.0036
+    assert len(port.shares) == 100
+    assert len(lates) > 100 and not any(lates[-100:])
+
+
 def test_what_requests_cause_later_is_taken_from_their_share() -> None:
     port = Port(0.0001)
     greedy, modest = port.wire(), port.wire()
