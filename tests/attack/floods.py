@@ -71,22 +71,47 @@ def held_pulls(size: Size) -> Flood:
 
     def flood(victim: Target) -> None:
         with ExitStack() as stack:
-            with victim.connect() as client:
-                assert client.send("held", 0, b"x", defaultTopicQueueNums="8").code == 0
-            for first in range(0, size.held_pulls, 800):
-                client = stack.enter_context(victim.connect())
-                fields = [
-                    # 2: may be held. Behind the one message of queue 0; the others are empty.
-                    pull_fields(
-                        "held", number % 8, int(number % 8 == 0), sysFlag="6",
-                        suspendTimeoutMillis="100000",
-                    )
-                    for number in range(first, min(first + 800, size.held_pulls))
-                ]  # fmt: skip
-                client.write(_pipelined(victim, RequestCode.PULL_MESSAGE, fields))
+            _hold(victim, stack, [100_000] * size.held_pulls)
             _wait(size.seconds)
 
     return flood
+
+
+def woken_pulls(size: Size) -> Flood:
+    """The same, of which each tenth of a second some have waited long enough, and of which half are
+    woken by one message for each of their queues.
+    """
+    first_ms, last_ms = int(size.seconds * 400), int(size.seconds * 1000)
+    step_ms = (last_ms - first_ms) / size.held_pulls
+
+    def flood(victim: Target) -> None:
+        waits_ms = [int(first_ms + number * step_ms) for number in range(size.held_pulls)]
+        with ExitStack() as stack:
+            _hold(victim, stack, waits_ms)
+            _wait(size.seconds / 5)
+            with victim.connect() as client:
+                for queue_id in range(4):
+                    assert client.send("held", queue_id, b"x").code == 0
+            _wait(size.seconds)
+
+    return flood
+
+
+def _hold(victim: Target, stack: ExitStack, waits_ms: Sequence[int]) -> None:
+    """Has so many pulls held, each for so long, until the stack ends."""
+    with victim.connect() as client:
+        assert client.send("held", 0, b"x", defaultTopicQueueNums="8").code == 0
+    for first in range(0, len(waits_ms), 800):
+        client = stack.enter_context(victim.connect())
+        fields = [
+            # 2: may be held. Behind the one message of queue 0; the others are empty.
+            pull_fields(
+                "held", number % 8, int(number % 8 == 0), sysFlag="6",
+                suspendTimeoutMillis=str(waits_ms[number]),
+            )
+            for number in range(first, min(first + 800, len(waits_ms)))
+        ]  # fmt: skip
+        client.write(_pipelined(victim, RequestCode.PULL_MESSAGE, fields))
 
 
 def sql(size: Size) -> Flood:
@@ -301,7 +326,7 @@ def many_keys(size: Size) -> Flood:
 
 
 FLOODS: Final = (
-    quiet, held_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
+    quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
     tls_handshakes, one_way, one_way_of_many, unfinished_frames, slow_loris, list_requests,
     stands_of_groups, heart_beats, many_keys,
 )  # fmt: skip

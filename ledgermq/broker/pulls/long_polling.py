@@ -6,21 +6,21 @@ deadline; it is then run again. Only one by properties is parked again then, beh
 that it does not want. Source: `PullRequestHoldService.java`.
 
 A hundred thousand pulls may wait. Those of a queue with more than a few are no objects: each is a
-row of numbers, and names what it has in common with others of its connection. So the memory is a
-few large pieces, which go back to the system when the pulls are gone; as many small objects would
-leave it in pieces that are in use for ever. And none costs more to park or to forget the more of
-them there are.
+row of numbers (`parked_rows.py`), and names what it has in common with others of its connection. So
+the memory is a few large pieces, which go back to the system when the pulls are gone; as many small
+objects would leave it in pieces that are in use for ever. And none costs more to park or to forget
+the more of them there are: rows stand in blocks, of which those that nobody wants anything of are
+not looked into, and looking for the late and the lost goes a few blocks at a time.
 """
 
-from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, compress
-from math import ceil, inf
-from typing import Any, Final, NamedTuple
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from math import inf
+from typing import Any, Final
 
-from msgspec import Struct
-
-from ledgermq.broker.selectors.filters import Matcher
+from ledgermq.broker.pulls.parked_rows import BLOCK_ROWS, Asked, ParkedPull, ParkedRows
 
 # What one connection may park for one queue; a stock client parks one pull.
 _PER_CONNECTION_AND_QUEUE_MAX: Final = 100
@@ -30,99 +30,38 @@ WEIGHT_BYTES_MAX: Final = 64 << 20
 
 # So many pulls of a queue stay what they came as, which is the quickest.
 _FEW: Final = 16
+# Blocks that are looked through in one step for the late, and as many for the lost.
+_STEP_BLOCKS: Final = 8
+# Places in the line of queues that are due, for each queue that is there.
+_PLACES: Final = 4
+_PLACES_MIN: Final = 1000
 
 # Topic, queue id.
 _Key = tuple[str, int]
 
 
-# Without the collector of cycles: it would look at all of them again and again, and whoever parked
-# one is told to forget it when its connection is lost.
-class ParkedPull(Struct, gc=False):
-    """One pull that waits, for who parks it or runs it again."""
-
-    connection: Any
-    # Whatever the pull processor needs to run it again, besides what stands here.
-    request: Any
-    topic: str
-    queue_id: int
-    # First offset it wants.
-    queue_offset: int
-    matcher: Matcher | None
-    deadline_ms: float
-    # Of the request: its number on the connection, and how its answer is written.
-    opaque: int = 0
-    serialize_type: int = 0
-    # Bytes that its text takes, and what was made of it.
-    weight_bytes: int = 0
-
-
-class _Asked(NamedTuple):
-    """What pulls of a connection have in common; see `ParkedPull`."""
-
-    connection: Any
-    request: Any
-    matcher: Matcher | None
-    serialize_type: int
-    weight_bytes: int
-
-
-class _Rows(Collection[ParkedPull]):
-    """Pulls of one queue, in the order in which they were parked."""
-
-    __slots__ = ("asked", "deadlines_ms", "key", "offsets", "opaques")
-
-    def __init__(self, key: _Key) -> None:
-        self.key = key
-        # Columns: what it has in common with others, the first offset that is wanted, and so on.
-        self.asked: list[_Asked] = []
-        self.offsets, self.deadlines_ms, self.opaques = array("q"), array("q"), array("q")
-
-    def __len__(self) -> int:
-        return len(self.asked)
-
-    def __iter__(self) -> Iterator[ParkedPull]:
-        topic, queue_id = self.key
-        columns = (self.asked, self.offsets, self.deadlines_ms, self.opaques)
-        for asked, offset, deadline_ms, opaque in zip(*columns, strict=True):
-            connection, request, matcher, serialize_type, weight_bytes = asked
-            yield ParkedPull(
-                connection, request, topic, queue_id, offset, matcher, deadline_ms, opaque,
-                serialize_type, weight_bytes,
-            )  # fmt: skip
-
-    def __contains__(self, pull: object) -> bool:
-        return any(pull == own for own in self)
-
-    def append(self, asked: _Asked, pull: ParkedPull) -> None:
-        self.asked.append(asked)
-        self.offsets.append(pull.queue_offset)
-        self.deadlines_ms.append(ceil(pull.deadline_ms))
-        self.opaques.append(pull.opaque)
-
-    def some(self, chosen: Sequence[bool]) -> "_Rows":
-        """Returns the rows for which there is True, in order."""
-        rows = _Rows(self.key)
-        rows.asked.extend(compress(self.asked, chosen))
-        rows.offsets.extend(compress(self.offsets, chosen))
-        rows.deadlines_ms.extend(compress(self.deadlines_ms, chosen))
-        rows.opaques.extend(compress(self.opaques, chosen))
-        return rows
-
-
 class _Queue:
     """The parked pulls of one queue: `many` are older than all of the `few`."""
 
-    __slots__ = ("few", "key", "lost_count", "many")
+    __slots__ = ("due_ms", "few", "key", "lost_count", "many")
 
     def __init__(self, key: _Key) -> None:
         self.key = key
         self.few: list[ParkedPull] = []
-        self.many: _Rows | None = None
+        self.many: list[ParkedRows] = []
         # Those of lost connections among them, which are taken out when they are many.
         self.lost_count = 0
+        # None is due before.
+        self.due_ms = inf
 
     def __len__(self) -> int:
-        return len(self.few) + (0 if self.many is None else len(self.many))
+        return len(self.few) + sum(map(len, self.many))
+
+    def room(self) -> ParkedRows:
+        """Returns a block for one more row."""
+        if not self.many or len(self.many[-1]) >= BLOCK_ROWS:
+            self.many.append(ParkedRows(*self.key))
+        return self.many[-1]
 
 
 class WokenPulls(Collection[ParkedPull]):
@@ -160,9 +99,11 @@ class ParkedPulls:
         self._counts_of: dict[Any, dict[_Queue, int]] = {}
         self._weight_of: dict[Any, int] = {}
         # What each has parked last: who parks many asks for the same of all its queues.
-        self._asked_of: dict[Any, _Asked] = {}
-        # No parked pull is due before this time; an early value costs a look only.
-        self._due_ms = inf
+        self._asked_of: dict[Any, Asked] = {}
+        # Queues by the time at which one is due, as a heap; a place counts while its queue has that
+        # very time. And those with many that are lost, of which blocks were looked through.
+        self._due: list[tuple[float, _Key]] = []
+        self._with_lost: dict[_Queue, int] = {}
 
     def park(self, pull: ParkedPull) -> bool:
         """Keeps a pull; returns False when there is no room for it, or nobody left to answer.
@@ -186,41 +127,42 @@ class ParkedPulls:
         if own_count >= _PER_CONNECTION_AND_QUEUE_MAX:
             return False
         queue.few.append(pull)
+        counts[queue] = own_count + 1
         if len(queue.few) > _FEW:
             self._pack(queue)
-        counts[queue] = own_count + 1
         self.count += 1
         if weight_bytes:
             self.weight_bytes += weight_bytes
             self._weight_of[pull.connection] = (
                 self._weight_of.get(pull.connection, 0) + weight_bytes
             )
-        self._due_ms = min(self._due_ms, pull.deadline_ms)
+        if pull.deadline_ms < queue.due_ms:
+            self._call_at(pull.deadline_ms, queue)
         return True
+
+    def _call_at(self, due_ms: float, queue: _Queue) -> None:
+        """Gives a queue its place among those that are due."""
+        queue.due_ms = due_ms
+        heappush(self._due, (due_ms, queue.key))
+        if len(self._due) > max(_PLACES * len(self._queues), _PLACES_MIN):
+            self._due[:] = [(queue.due_ms, key) for key, queue in self._queues.items()]
+            heapify(self._due)
 
     def _pack(self, queue: _Queue) -> None:
         """Makes the few of a queue some of its many."""
-        # Nobody would have what those of lost connections ask for forgotten.
-        many = self._without_lost(queue)
-        if many is None:
-            many = queue.many = _Rows(queue.key)
         for pull in queue.few:
-            many.append(self._asked_by(pull), pull)
+            if pull.connection in self._counts_of:
+                queue.room().append(self._asked_by(pull), pull)
+            else:
+                # Nobody would have what one of a lost connection asks for forgotten.
+                queue.lost_count -= 1
         queue.few.clear()
 
-    def _asked_by(self, pull: ParkedPull) -> _Asked:
+    def _asked_by(self, pull: ParkedPull) -> Asked:
         """Returns what a pull has in common with others of its connection."""
         asked = self._asked_of.get(pull.connection)
-        if (
-            asked is None
-            or asked.request is not pull.request
-            or asked.matcher is not pull.matcher
-            or (asked.serialize_type, asked.weight_bytes)
-            != (pull.serialize_type, pull.weight_bytes)
-        ):
-            asked = self._asked_of[pull.connection] = _Asked(
-                pull.connection, pull.request, pull.matcher, pull.serialize_type, pull.weight_bytes
-            )
+        if asked is None or not asked.is_of(pull):
+            asked = self._asked_of[pull.connection] = Asked(pull)
         return asked
 
     def wake(self, dispatched: Iterable[tuple[str, int, int, int]]) -> WokenPulls:
@@ -234,28 +176,22 @@ class ParkedPulls:
             Each woken pull once, in the order in which they were parked in their queues.
         """
         woken: list[Collection[ParkedPull]] = []
-        for topic, queue_id, queue_offset_next, tags_code in dispatched if self._queues else ():
+        for topic, queue_id, offset_next, tags_code in dispatched if self._queues else ():
             queue = self._queues.get((topic, queue_id))
             if queue is None:
                 continue
-            many = self._without_lost(queue)
-            if many is not None:
-                chosen = [
-                    queue_offset_next > offset
-                    and (asked.matcher is None or asked.matcher(tags_code))
-                    for asked, offset in zip(many.asked, many.offsets, strict=True)
-                ]
-                woken += self._take_many(queue, many, chosen)
+            if queue.many:
+                self._take_many(queue, _wanting(offset_next, tags_code), woken)
             out: list[ParkedPull] = []
             kept: list[ParkedPull] = []
             for pull in queue.few:
-                if queue_offset_next > pull.queue_offset and (
+                if offset_next > pull.queue_offset and (
                     pull.matcher is None or pull.matcher(tags_code)
                 ):
                     out.append(pull)
                 else:
                     kept.append(pull)
-            woken += self._take_few(queue, out, kept)
+            self._take_few(queue, out, kept, woken)
         return WokenPulls(woken)
 
     def scan(self, now_ms: float, max_offset_of: Callable[[str, int], int]) -> WokenPulls:
@@ -267,29 +203,29 @@ class ParkedPulls:
         """
         woken: list[Collection[ParkedPull]] = []
         for queue in list(self._queues.values()):
-            many, max_offset = self._without_lost(queue), max_offset_of(*queue.key)
-            if many is not None:
-                chosen = [
-                    deadline_ms <= now_ms or offset < max_offset
-                    for offset, deadline_ms in zip(many.offsets, many.deadlines_ms, strict=True)
-                ]
-                woken += self._take_many(queue, many, chosen)
-            out: list[ParkedPull] = []
-            kept: list[ParkedPull] = []
-            for pull in queue.few:
-                is_out = pull.deadline_ms <= now_ms or pull.queue_offset < max_offset
-                (out if is_out else kept).append(pull)
-            woken += self._take_few(queue, out, kept)
+            self._take_late(queue, now_ms, max_offset_of(*queue.key), woken)
         return WokenPulls(woken)
 
     def due(self, now_ms: float) -> WokenPulls:
-        """Takes out the pulls whose time is over; costs nothing while none can be."""
-        if now_ms < self._due_ms:
-            return WokenPulls([])
-        woken = self.scan(now_ms, lambda topic, queue_id: -1)
-        deadlines_ms = map(_deadlines_ms, self._queues.values())
-        self._due_ms = min(chain.from_iterable(deadlines_ms), default=inf)
-        return woken
+        """Takes out pulls whose time is over; costs nothing while there are none.
+
+        Where they are very many, those that it did not come to are due again at once. To be called
+        often: it also takes out, a few at a time, what lost connections left behind.
+        """
+        if self._with_lost:
+            self._take_out_lost()
+        due, left = self._due, _STEP_BLOCKS
+        woken: list[Collection[ParkedPull]] = []
+        while due and due[0][0] <= now_ms and left > 0:
+            due_ms, key = heappop(due)
+            queue = self._queues.get(key)
+            # Its time may have changed, or it is another one by now.
+            if queue is None or queue.due_ms != due_ms:
+                continue
+            left -= self._take_late(queue, now_ms, -1, woken, left)
+            if self._queues.get(key) is queue:
+                self._call_at(_due_ms(queue), queue)
+        return WokenPulls(woken)
 
     def take_all(self) -> WokenPulls:
         """Takes out everything: the broker stops."""
@@ -302,70 +238,153 @@ class ParkedPulls:
         for queue, count in self._counts_of.pop(connection, {}).items():
             self.count -= count
             queue.lost_count += count
-            # Looked through when half of them are lost, so each is looked at once or twice.
-            if queue.lost_count * 2 >= len(queue):
-                self._without_lost(queue)
+            size = len(queue)
+            if queue.lost_count >= size:
                 self._drop_if_empty(queue)
+            # Looked through when half of them are lost, so each is looked at once or twice.
+            elif queue.lost_count * 2 >= size:
+                self._with_lost.setdefault(queue, 0)
 
-    def _without_lost(self, queue: _Queue) -> _Rows | None:
-        """Takes the pulls of lost connections out of a queue; returns its many."""
-        if queue.lost_count:
-            queue.lost_count = 0
-            living = self._counts_of
-            queue.few = [pull for pull in queue.few if pull.connection in living]
-            many = queue.many
-            if many is not None:
-                queue.many = many.some([asked.connection in living for asked in many.asked])
-        return queue.many
+    def _take_out_lost(self) -> None:
+        """Looks through some blocks for pulls of lost connections."""
+        queue, at = next(iter(self._with_lost.items()))
+        end = at + _STEP_BLOCKS
+        before_count = len(queue.few)
+        queue.few = [pull for pull in queue.few if pull.connection in self._counts_of]
+        queue.lost_count -= before_count - len(queue.few)
+        kept = [self._living(queue, rows) for rows in queue.many[at:end]]
+        kept = _joined(kept)
+        is_last = end >= len(queue.many)
+        queue.many[at:end] = kept
+        del self._with_lost[queue]
+        if not is_last:
+            self._with_lost[queue] = at + len(kept)
+
+    def _living(self, queue: _Queue, rows: ParkedRows) -> ParkedRows:
+        """Returns a block without the pulls of lost connections, which it counts no more."""
+        living = {asked for asked in set(rows.asked) if asked.connection in self._counts_of}
+        chosen = [asked in living for asked in rows.asked]
+        if all(chosen):
+            return rows
+        some = rows.some(chosen)
+        queue.lost_count -= len(rows) - len(some)
+        return some
+
+    def _take_late(
+        self,
+        queue: _Queue,
+        now_ms: float,
+        max_offset: int,
+        woken: list[Collection[ParkedPull]],
+        blocks_max: float = inf,
+    ) -> int:
+        """Takes out the pulls whose queue is longer than they knew and those whose time is over, of
+        so many blocks, and of the few behind all of them; returns how many it looked into, one at
+        least.
+        """
+        choose = _late_or_behind(now_ms, max_offset)
+        count = self._take_many(queue, choose, woken, blocks_max) if queue.many else 0
+        if count >= blocks_max:
+            return count
+        out: list[ParkedPull] = []
+        kept: list[ParkedPull] = []
+        for pull in queue.few:
+            is_out = pull.deadline_ms <= now_ms or pull.queue_offset < max_offset
+            (out if is_out else kept).append(pull)
+        self._take_few(queue, out, kept, woken)
+        return max(count, 1)
 
     def _take_many(
-        self, queue: _Queue, many: _Rows, chosen: Sequence[bool]
-    ) -> Sequence[Collection[ParkedPull]]:
-        """Takes the pulls for which there is True out of the many of a queue."""
-        if not any(chosen):
-            return ()
-        if all(chosen):
-            taken, queue.many = many, None
-        else:
-            taken, queue.many = many.some(chosen), many.some([not one for one in chosen])
-        for asked in taken.asked:
-            self._forget(queue, asked.connection, asked.weight_bytes)
-        self._drop_if_empty(queue)
-        return (taken,)
+        self,
+        queue: _Queue,
+        choose: Callable[[ParkedRows], Sequence[bool]],
+        woken: list[Collection[ParkedPull]],
+        blocks_max: float = inf,
+    ) -> int:
+        """Takes the chosen ones out of the many of a queue; returns how many blocks had some."""
+        count, blocks = 0, []
+        for block in queue.many:
+            rows = block
+            if count < blocks_max and any(chosen := choose(rows)):
+                count += 1
+                if queue.lost_count:
+                    rows = self._living(queue, rows)
+                    chosen = choose(rows)
+                if any(chosen):
+                    taken = rows if all(chosen) else rows.some(chosen)
+                    rows = rows.some([not one for one in chosen])
+                    for asked, asked_count in Counter(taken.asked).items():
+                        self._forget(queue, asked.connection, asked.weight_bytes, asked_count)
+                    woken.append(taken)
+            blocks.append(rows)
+        if count:
+            queue.many = _joined(blocks)
+            self._drop_if_empty(queue)
+        return count
 
     def _take_few(
-        self, queue: _Queue, out: list[ParkedPull], kept: list[ParkedPull]
-    ) -> Sequence[Collection[ParkedPull]]:
+        self,
+        queue: _Queue,
+        out: list[ParkedPull],
+        kept: list[ParkedPull],
+        woken: list[Collection[ParkedPull]],
+    ) -> None:
         """Takes some of its few out of a queue; the others are `kept`."""
         if not out:
-            return ()
-        for pull in out:
-            self._forget(queue, pull.connection, pull.weight_bytes)
+            return
         queue.few = kept
+        if queue.lost_count:
+            before_count = len(out)
+            out = [pull for pull in out if pull.connection in self._counts_of]
+            queue.lost_count -= before_count - len(out)
+        for pull in out:
+            self._forget(queue, pull.connection, pull.weight_bytes, 1)
         self._drop_if_empty(queue)
-        return (out,)
+        woken.append(out)
 
     def _drop_if_empty(self, queue: _Queue) -> None:
-        if not queue.few and not queue.many:
+        """Lets go of a queue in which nobody waits any more."""
+        if self._queues.get(queue.key) is queue and queue.lost_count >= len(queue):
             del self._queues[queue.key]
+            self._with_lost.pop(queue, None)
 
-    def _forget(self, queue: _Queue, connection: Any, weight_bytes: int) -> None:
-        """Counts a pull no more."""
+    def _forget(self, queue: _Queue, connection: Any, weight_bytes: int, count: int) -> None:
+        """Counts so many pulls no more, each of which weighs so much."""
         counts = self._counts_of[connection]
-        counts[queue] -= 1
+        counts[queue] -= count
         if not counts[queue]:
             del counts[queue]
             if not counts:
                 del self._counts_of[connection]
                 self._asked_of.pop(connection, None)
-        self.count -= 1
+        self.count -= count
         if weight_bytes:
+            weight_bytes *= count
             self.weight_bytes -= weight_bytes
             self._weight_of[connection] -= weight_bytes
             if not self._weight_of[connection]:
                 del self._weight_of[connection]
 
 
-def _deadlines_ms(queue: _Queue) -> Iterator[float]:
-    few = (pull.deadline_ms for pull in queue.few)
-    return few if queue.many is None else chain(queue.many.deadlines_ms, few)
+def _wanting(offset_next: int, tags_code: int) -> Callable[[ParkedRows], Sequence[bool]]:
+    return lambda rows: rows.wanting(offset_next, tags_code)
+
+
+def _late_or_behind(now_ms: float, max_offset: int) -> Callable[[ParkedRows], Sequence[bool]]:
+    return lambda rows: rows.late_or_behind(now_ms, max_offset)
+
+
+def _joined(blocks: Iterable[ParkedRows]) -> list[ParkedRows]:
+    """Returns blocks in order without the empty ones, small ones as part of those before them."""
+    joined: list[ParkedRows] = []
+    for rows in blocks:
+        if joined and len(joined[-1]) + len(rows) <= BLOCK_ROWS:
+            joined[-1].extend(rows)
+        elif rows:
+            joined.append(rows)
+    return joined
+
+
+def _due_ms(queue: _Queue) -> float:
+    few_ms = (pull.deadline_ms for pull in queue.few)
+    return min(chain(few_ms, (rows.due_ms for rows in queue.many)), default=inf)

@@ -22,8 +22,9 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls, WokenPulls
+from ledgermq.broker.pulls.long_polling import ParkedPulls, WokenPulls
 from ledgermq.broker.pulls.matching_reads import read_matching
+from ledgermq.broker.pulls.parked_rows import ParkedPull
 from ledgermq.broker.selectors.filters import (
     SQL_TYPE,
     Matcher,
@@ -74,7 +75,7 @@ _CODES: Final = {
 }
 # Here an offset other than 0 is outside of the queue.
 # What woken pulls together, and the condition of one pull, may use of a turn.
-_WOKEN_MS_MAX: Final = 10.0
+_WOKEN_MS_MAX: Final = 2.0
 _MATCHING_MS_MAX: Final = 2.0
 # A subscription that is no longer is not counted; what one of its tags takes as a hash in a set.
 _LIGHT_CHARS_MAX: Final = 256

@@ -68,7 +68,8 @@ class Share:
     """That of one connection."""
 
     __slots__ = (
-        "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_shares", "end_s", "is_heavy",
+        "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_shares", "end_s",
+        "is_heavy",
     )  # fmt: skip
 
     def __init__(self, shares: "TurnShares") -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from ledgermq.broker.counts.statistics import Statistics
-from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.pulls import long_polling
+from ledgermq.broker.pulls.long_polling import ParkedPulls
+from ledgermq.broker.pulls.parked_rows import BLOCK_ROWS, ParkedPull
 from ledgermq.broker.pulls.pull import PullProcessor
 from ledgermq.broker.selectors.filters import Matcher
 from ledgermq.protocol.codes import ResponseCode
@@ -278,7 +281,11 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(seed: int) -> None:
+@pytest.mark.parametrize("block_rows", [4, BLOCK_ROWS])
+def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(
+    block_rows: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_polling, "BLOCK_ROWS", block_rows)
     rng = random.Random(seed)
     pulls, model, opaque = ParkedPulls(100_000), Model(), 0
     peers = [Peer(f"c{number}") for number in range(8)]
@@ -307,7 +314,10 @@ def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(seed:
             woken = pulls.wake([("T", *place)])
             assert list(woken) == model.wake(*place)
         elif step == 2:
-            assert by_queue(pulls.due(turn)) == by_queue(model.scan(turn, -1))
+            late: list[ParkedPull] = []
+            while pulls._due and pulls._due[0][0] <= turn:
+                late += pulls.due(turn)
+            assert by_queue(late) == by_queue(model.scan(turn, -1))
         else:
             woken = pulls.scan(turn, lambda topic, queue: 1)
             assert by_queue(woken) == by_queue(model.scan(turn, 1))
@@ -315,3 +325,43 @@ def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(seed:
         assert pulls.weight_bytes == sum(pull.weight_bytes for pull in model.pulls)
     assert by_queue(pulls.take_all()) == by_queue(model.pulls)
     assert not pulls._queues and not pulls._counts_of and not pulls._asked_of
+
+
+def test_the_late_of_a_hundred_thousand_are_taken_out_some_at_a_time() -> None:
+    pulls = ParkedPulls(100_000)
+    for number in range(1000):
+        connection = Peer(f"c{number}")
+        for _ in range(100):
+            assert pulls.park(parked(connection, number % 2, deadline_ms=1000 + number % 7))
+    taken = [len(pulls.due(2000))]
+    assert 8 * BLOCK_ROWS <= taken[0] <= 10 * BLOCK_ROWS
+    while taken[-1]:
+        taken.append(len(pulls.due(2000)))
+    assert sum(taken) == 100_000 and max(taken) <= 10 * BLOCK_ROWS
+    assert not pulls._queues and not pulls._counts_of
+
+
+def test_what_lost_connections_leave_behind_is_taken_out_some_at_a_time() -> None:
+    pulls = ParkedPulls(100_000)
+    peers = [Peer(f"c{number}") for number in range(1000)]
+    for peer in peers:
+        for _ in range(100):
+            assert pulls.park(parked(peer))
+    (queue,) = pulls._queues.values()
+    for peer in peers[::2]:
+        pulls.connection_lost(peer)
+    assert pulls.count == 50_000
+    sizes = [len(queue)]
+    for _ in range(20):
+        assert not pulls.due(0)
+        sizes.append(len(queue))
+    assert sizes[-1] == 50_000 and queue.lost_count == 0
+    assert max(before - after for before, after in pairwise(sizes)) <= 8 * BLOCK_ROWS
+
+
+def test_queues_that_come_and_go_leave_no_places_behind() -> None:
+    pulls = ParkedPulls(100)
+    for number in range(20_000):
+        assert pulls.park(parked(queue_id=number % 7, deadline_ms=15_000 + number))
+        assert len(pulls.wake([("T", number % 7, 6, 0)])) == 1
+    assert len(pulls._due) < 2000
