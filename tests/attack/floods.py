@@ -231,16 +231,24 @@ def unfinished_frames(size: Size) -> Flood:
 
 def slow_loris(size: Size) -> Flood:
     """Frames that come byte by byte."""
+    return _pieces(size, 1000, b"\0")
 
+
+def small_pieces(size: Size) -> Flood:
+    """Frames that come in small pieces, but faster than what is cut off."""
+    return _pieces(size, 60_000, bytes(300))
+
+
+def _pieces(size: Size, frame_bytes: int, piece: bytes) -> Flood:
     def flood(victim: Target) -> None:
         with ExitStack() as stack:
             clients = [stack.enter_context(victim.connect()) for _ in range(size.connections)]
             for client in clients:
-                client.write(struct.pack(">i", 1000))
+                client.write(struct.pack(">i", frame_bytes))
             end_s = time.monotonic() + size.seconds
             while time.monotonic() < end_s:
                 for client in clients:
-                    client.write(b"\0")
+                    client.write(piece)
                 _wait(0.2)
 
     return flood
@@ -327,8 +335,8 @@ def many_keys(size: Size) -> Flood:
 
 FLOODS: Final = (
     quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
-    tls_handshakes, one_way, one_way_of_many, unfinished_frames, slow_loris, list_requests,
-    stands_of_groups, heart_beats, many_keys,
+    tls_handshakes, one_way, one_way_of_many, unfinished_frames, slow_loris, small_pieces,
+    list_requests, stands_of_groups, heart_beats, many_keys,
 )  # fmt: skip
 
 

@@ -48,8 +48,6 @@ _HANDED_BYTES: Final = 65_536
 _EAGER_BYTES: Final = 262_144
 # Frames that are taken before the clock is looked at again.
 _PIECE_FRAMES: Final = 128
-# A frame that comes by the byte is read again after this or twice this: few peers share a turn.
-_REST_S: Final = 0.5
 
 _log = Logger()
 
@@ -408,7 +406,8 @@ class CommandProtocol(Protocol):
         if not self.is_trusted:
             self._judge_large()
         if self._inbox.is_dripping:
-            self.hold(_REST_S * (1 + random()))
+            # Not of all peers that do this in the same turn again.
+            self.hold(self._inbox.rest_s * (1 + random()))
             self._pause_or_read()
         if self._is_open:
             self._inbox.count(self, self._active_at)

@@ -11,11 +11,17 @@ from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.receive_budget import Holder, ReceiveBudget
 
-# A read that brings less of an unfinished frame is a drip, and so many in a row are no accident:
-# a length, a header and a body that are written one by one are fewer. A thousand peers that drip at
+# A read that brings less of an unfinished frame is a drip, and so many of them are no accident: a
+# length, a header and a body that are written one by one are fewer. A thousand peers that drip at
 # one moment would have a turn for themselves, and who asks meanwhile waits for all of them.
-_DRIP_BYTES: Final = 64
+_DRIP_BYTES: Final = 1024
 _DRIPS_MAX: Final = 3
+# Who can bring so much at once does not drip: it was read too early.
+_GUSH_BYTES: Final = 16_384
+# Seconds that such a frame is not read for at first, which nobody notices whose packets are small;
+# and how often that is doubled.
+_REST_S: Final = 0.05
+_DOUBLINGS_MAX: Final = 3
 
 
 class Inbox:
@@ -54,7 +60,7 @@ class Inbox:
         self._begun_at: float | None = None
         # When the peer must have said who it is; None: it need not.
         self._greeting_end_s: float | None = None
-        # Reads in a row that brought next to nothing of it.
+        # Reads that brought next to nothing of it.
         self._drips_count = 0
         # Checks in a row that found it too slow.
         self._slow_checks_count = 0
@@ -71,8 +77,13 @@ class Inbox:
 
     @property
     def is_dripping(self) -> bool:
-        """Whether an unfinished frame comes by the byte, and there is nothing else to work on."""
+        """Whether an unfinished frame comes in drips, and there is nothing else to work on."""
         return self._drips_count >= _DRIPS_MAX and not self.is_waiting
+
+    @property
+    def rest_s(self) -> float:
+        """For how long nothing more should be read of a frame that comes in drips, in seconds."""
+        return _REST_S * float(2 ** min(self._drips_count - _DRIPS_MAX, _DOUBLINGS_MAX))
 
     @property
     def held_bytes(self) -> int:
@@ -96,10 +107,12 @@ class Inbox:
         elif frames or self._begun_at is None:
             self._begun_at = now_s
             self._is_large_admitted = False
+        if frames or len(data) >= _GUSH_BYTES:
+            self._drips_count = 0
+        elif len(data) < _DRIP_BYTES:
+            self._drips_count += 1
         if not frames:
-            self._drips_count = self._drips_count + 1 if len(data) < _DRIP_BYTES else 0
             return False
-        self._drips_count = 0
         self.has_received_frame = True
         if self.frames:
             self.frames += frames
@@ -162,7 +175,7 @@ class Inbox:
     def begin_anew(self, now_s: float) -> None:
         """Counts the time of the unfinished frame from here: its peer could not go on.
 
-        One that brings it by the byte could, and is not waited for.
+        One that brings it in drips could, and is not waited for.
         """
         if self._begun_at is not None and not self.is_dripping:
             self._begun_at = now_s

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
@@ -422,24 +423,39 @@ def test_a_peer_that_is_kept_waiting_is_not_called_slow_or_idle() -> None:
     assert not wire.protocol.is_open
 
 
-def test_a_frame_that_comes_by_the_byte_is_read_now_and_then() -> None:
+@pytest.mark.parametrize("piece_bytes", [1, 300, 1000])
+def test_a_frame_that_comes_in_small_pieces_is_read_now_and_then(piece_bytes: int) -> None:
     port = Port(0.0)
-    wire, frame = port.wire(), encode(RemotingCommand(code=10, body=bytes(1000)))
-    for at in range(3):
+    wire, frame = port.wire(), encode(RemotingCommand(code=10, body=bytes(50_000)))
+    pieces = [frame[at : at + piece_bytes] for at in range(0, 9 * piece_bytes, piece_bytes)]
+    for piece in pieces[:3]:
         assert wire.is_reading
-        wire.protocol.dataReceived(frame[at : at + 1])
-    assert not wire.is_reading
-    port.reactor.advance(0.4)
-    assert not wire.is_reading
-    port.reactor.advance(0.7)
-    assert wire.is_reading
-    wire.protocol.dataReceived(frame[3:4])
-    assert not wire.is_reading
-    port.reactor.advance(1.1)
+        wire.protocol.dataReceived(piece)
+    # For longer each time: at first as long as nobody notices who has small packets.
+    for least_s, piece in zip((0.05, 0.1, 0.2, 0.4, 0.4), pieces[3:8], strict=True):
+        assert not wire.is_reading
+        port.reactor.advance(least_s * 0.99)
+        assert not wire.is_reading
+        port.reactor.advance(least_s * 1.02)
+        assert wire.is_reading
+        wire.protocol.dataReceived(piece)
+    port.reactor.advance(1)
     # All that gathered meanwhile, and another one of which little has come.
-    wire.protocol.dataReceived(frame[4:] + frame[:1])
+    wire.protocol.dataReceived(frame[8 * piece_bytes :] + frame[:1])
     assert port.receiver.opaques(wire.protocol) == [0]
     assert wire.is_reading
+
+
+def test_who_can_bring_much_at_once_is_read_as_it_comes() -> None:
+    port = Port(0.0)
+    wire, frame = port.wire(), encode(RemotingCommand(code=10, body=bytes(1_000_000)))
+    at = 0
+    while at < len(frame):
+        for size in (700, 700, 20_000):
+            assert wire.is_reading
+            wire.protocol.dataReceived(frame[at : at + size])
+            at += size
+    assert port.receiver.opaques(wire.protocol) == [0]
 
 
 def test_what_is_written_piece_by_piece_is_read_at_once() -> None:
