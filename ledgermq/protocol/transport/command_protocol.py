@@ -480,7 +480,7 @@ class CommandProtocol(Protocol):
         if self._share is not None:
             # Where something was sent, the time is known.
             now_s = self._active_at if self._active_at != before_s else self._clock.seconds()
-            self._share.end(now_s)
+            self._share.end(now_s, self.account or self.peer_host)
         if not self._is_open:
             inbox.clear(self)
         elif inbox.is_waiting or self._is_reading_paused or self._held_call is not None:

@@ -22,6 +22,10 @@ for much each is served seldom, and would look modest again by the time that pas
 somebody stands in the line, what is taken off is a part of what one of them gets. Who has nothing
 left to be done is not served seldom, it asks seldom: time is taken off for that. So a client that
 waits for each answer asks for little, however many others ask for much.
+
+A thousand connections that each ask for little ask for much together. So what is used is also
+counted for whom it is: for an account, or for the peer's address where none is known. While another
+one is there who asks for little, all connections of who asks for much are as those that do.
 """
 
 from collections import deque
@@ -29,6 +33,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from ledgermq.protocol.transport.turn import Clock, DelayedCall
 
@@ -55,6 +60,10 @@ _CAUSED_MAX: Final = 4.0
 _CARRIED_MAX_S: Final = 0.1
 # Those who ask for little are there for so long after the last of them was served.
 _MEMORY_S: Final = 1.0
+# Whose connections together owe this or more asks for much, and what that never counts as more
+# than; taken off is a tenth of the time that passes, whatever waits.
+_PAYER_LIGHT_S: Final = 0.02
+_PAYER_DEBT_MAX_S: Final = 0.2
 
 
 class Waiting(Protocol):
@@ -64,11 +73,32 @@ class Waiting(Protocol):
         """Works on them for one share, and comes back to the line when some are left."""
 
 
+class Payer:
+    """Whose connections they are: an account, or an address."""
+
+    __slots__ = ("__weakref__", "_debt_s", "_paid_s", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # What its connections owe together, and what was taken off of all debts when that was
+        # noted.
+        self._debt_s = self._paid_s = 0.0
+
+    def is_modest(self, paid_s: float) -> bool:
+        """Tells whether it asks for little; `paid_s`: taken off of debts since the start."""
+        return self._debt_s - (paid_s - self._paid_s) < _PAYER_LIGHT_S
+
+    def count(self, used_s: float, paid_s: float) -> None:
+        """Counts what one of its connections used."""
+        debt_s = max(self._debt_s - (paid_s - self._paid_s), 0.0) + used_s
+        self._debt_s, self._paid_s = min(debt_s, _PAYER_DEBT_MAX_S), paid_s
+
+
 class Share:
     """That of one connection."""
 
     __slots__ = (
-        "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_shares", "end_s",
+        "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_payer", "_shares", "end_s",
         "is_heavy",
     )  # fmt: skip
 
@@ -83,6 +113,8 @@ class Share:
         self._paid_s = 0.0
         # What was taken off by then of the debts of those who have nothing left to be done.
         self._paid_idle_s = 0.0
+        # Who pays; None until something was worked on, and where nobody says.
+        self._payer: Payer | None = None
         # When that of this turn is used, seconds on the clock.
         self.end_s = 0.0
         # Whether the connection asks for much.
@@ -101,11 +133,15 @@ class Share:
         connection was waiting.
         """
         shares = self._shares
+        paid_idle_s = shares.paid_idle_s(now_s)
         if self._debt_s:
-            paid_s = shares.paid_idle_s(now_s) - self._paid_idle_s
-            self._debt_s = max(self._debt_s - paid_s, 0.0)
-            self._paid_s = shares.paid_s(now_s)
-            self.is_heavy = self.is_heavy and self._debt_s >= LIGHT_S
+            self._debt_s = max(self._debt_s - (paid_idle_s - self._paid_idle_s), 0.0)
+            self._paid_idle_s, self._paid_s = paid_idle_s, shares.paid_s(now_s)
+        self.is_heavy = (self.is_heavy and self._debt_s >= LIGHT_S) or (
+            self._payer is not None
+            and not self._payer.is_modest(paid_idle_s)
+            and shares.has_modest_beside(self._payer, now_s)
+        )
         left_s = shares.left_s(now_s, is_heavy=self.is_heavy)
         if left_s <= 0 or (self.is_heavy and shares.stands_before(self.rank_s)):
             return False
@@ -125,14 +161,20 @@ class Share:
         self._is_exact = shares.is_busy
         self._begun_s = shares.processor_s() if self._is_exact else now_s
 
-    def end(self, now_s: float) -> None:
-        """Counts what was used."""
+    def end(self, now_s: float, payer: str = "") -> None:
+        """Counts what was used; `payer` is whose account or address it is for."""
         used_s = (self._shares.processor_s() if self._is_exact else now_s) - self._begun_s
         was_heavy = self.is_heavy
         owed_s = used_s if self._is_exact else min(used_s, _INEXACT_MAX_S)
         self._debt_s = debt_s = min(self._debt_at(now_s) + owed_s, _DEBT_MAX_S)
         self._paid_s = self._shares.paid_s(now_s)
-        self._paid_idle_s = self._shares.paid_idle_s(now_s)
+        self._paid_idle_s = paid_idle_s = self._shares.paid_idle_s(now_s)
+        if payer:
+            if self._payer is None or self._payer.name != payer:
+                self._payer = self._shares.payer(payer)
+            self._payer.count(owed_s, paid_idle_s)
+            if self._payer.is_modest(paid_idle_s):
+                self._shares.note_modest(self._payer, now_s)
         # Who asked for much does until all of that is done.
         self.is_heavy = was_heavy or debt_s >= LIGHT_S
         self._shares.note(used_s, now_s, is_heavy=self.is_heavy, was_heavy=was_heavy)
@@ -150,8 +192,9 @@ class TurnShares:
 
     __slots__ = (
         "_asked_s", "_begun_s", "_call", "_carried_s", "_clock", "_crowded_s", "_heavy",
-        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_numbers", "_paid_idle_s",
-        "_paid_s", "_turn_s", "_used_s", "processor_s", "share_s",
+        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_modest", "_modest_at",
+        "_numbers", "_paid_idle_s", "_paid_s", "_payers", "_turn_s", "_used_s", "processor_s",
+        "share_s",
     )  # fmt: skip
 
     def __init__(
@@ -193,6 +236,11 @@ class TurnShares:
         self._idle_at: float | None = clock.seconds()
         # Seconds on the clock: when one that asks for little was last served.
         self._light_at = float("-inf")
+        # Whose connections are here; who of them was last served as one that asks for little, and
+        # when, seconds on the clock.
+        self._payers: WeakValueDictionary[str, Payer] = WeakValueDictionary()
+        self._modest: Payer | None = None
+        self._modest_at = float("-inf")
         # The line: those that ask for little, and behind them, as a heap, those that ask for much:
         # rank, and a number that decides among equals.
         self._light: deque[Waiting] = deque()
@@ -208,6 +256,21 @@ class TurnShares:
         """Whether one that asks for much stands in the line."""
         return bool(self._heavy)
 
+    def payer(self, name: str) -> Payer:
+        """Returns the payer of that name."""
+        payer = self._payers.get(name)
+        if payer is None:
+            payer = self._payers[name] = Payer(name)
+        return payer
+
+    def note_modest(self, payer: Payer, now_s: float) -> None:
+        """Something was done for somebody who asks for little."""
+        self._modest, self._modest_at = payer, now_s
+
+    def has_modest_beside(self, payer: Payer, now_s: float) -> bool:
+        """Tells whether somebody else is there who asks for little."""
+        return self._modest is not payer and now_s - self._modest_at < _MEMORY_S
+
     def stands_before(self, rank_s: float) -> bool:
         """Tells whether somebody stands before another one that asks for much."""
         return bool(self._heavy) and self._heavy[0][0] <= rank_s
@@ -218,9 +281,13 @@ class TurnShares:
         return self._call is not None
 
     def left_s(self, now_s: float, *, is_heavy: bool) -> float:
-        """Returns what a connection may use of what is left of this turn, in seconds."""
+        """Returns what a connection may use of what is left of this turn, in seconds.
+
+        For those who ask for much, what the others used does not count: so many may ask for little
+        each that nothing would be left, turn after turn.
+        """
         if is_heavy:
-            return self._heavy_s(now_s) - self._used_s - self._carried_s
+            return self._heavy_s(now_s) - self._heavy_used_s - self._carried_s
         return self._part_of(self._turn_s) - self._used_s
 
     def paid_s(self, now_s: float) -> float:
@@ -294,7 +361,7 @@ class TurnShares:
             self._light.popleft().go_on()
         # Here it may be served again, while nobody owes less.
         for _ in range(len(self._heavy)):
-            if self._used_s >= heavy_s - self._carried_s or not self._heavy:
+            if self._heavy_used_s >= heavy_s - self._carried_s or not self._heavy:
                 break
             heappop(self._heavy)[2].go_on()
         if len(self):

@@ -1,5 +1,6 @@
 """Shares of a turn: what a chunk asks for is worked on piece by piece, in order, others between."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -242,6 +243,98 @@ def test_who_waits_for_each_answer_asks_for_little_however_many_ask_for_much() -
             assert port.reactor.seconds() - begun_s < 0.0036
     assert len(port.shares) == 100
     assert len(lates) > 100 and not any(lates[-100:])
+
+
+class Crowd:
+    """Hundreds of connections of one account that each ask once and again for next to nothing, and
+    a client of another account.
+    """
+
+    def __init__(self, port: Port, count: int, account: str = "crowd") -> None:
+        self.port = port
+        self.wires = [port.wire() for _ in range(count)]
+        self.modest = port.wire()
+        for wire in self.wires:
+            wire.protocol.account = account
+        self.modest.protocol.account = "modest"
+        self.asked = self.late = 0
+
+    def turn(self, *, asks: bool = True) -> float:
+        """All ask that have their answer; returns what the turn took, in seconds."""
+        begun_s = self.port.reactor.seconds()
+        answered = len(self.port.receiver.opaques(self.modest.protocol))
+        for wire in self.wires:
+            if wire.is_reading:
+                wire.protocol.dataReceived(chunk(1))
+        if asks and answered == self.asked:
+            self.modest.protocol.dataReceived(chunk(1, first=self.asked))
+            self.asked += 1
+            self.late += len(self.port.receiver.opaques(self.modest.protocol)) < self.asked
+        self.port.turn()
+        return self.port.reactor.seconds() - begun_s
+
+
+def test_many_connections_of_one_that_each_ask_for_little_ask_for_much() -> None:
+    port = Port(0.0002)
+    crowd = Crowd(port, 300)
+    port.receiver.seconds_of[crowd.modest.protocol] = 0.00002
+    turns_s = [crowd.turn() for _ in range(600)]
+    # At first nobody is known.
+    crowd.late = 0
+    turns_s += [crowd.turn() for _ in range(300)]
+    assert crowd.late == 0 and max(turns_s[-300:]) < 0.0036
+    served = [len(port.receiver.opaques(wire.protocol)) for wire in crowd.wires]
+    assert min(served) >= max(served) - 5 > 5
+    # The other one has gone: they have the whole turn again.
+    port.wait(2)
+    assert max(crowd.turn(asks=False) for _ in range(5)) > 0.009
+
+
+def test_who_is_alone_is_not_told_apart_from_itself() -> None:
+    port = Port(0.0002)
+    crowd = Crowd(port, 300, account="modest")
+    served = []
+    for _ in range(100):
+        crowd.turn()
+        served.append(len(port.receiver.worked))
+    # As much as fits into a turn, whoever it is for.
+    assert all(45 <= after - before <= 55 for before, after in pairwise(served[50:]))
+
+
+def test_two_who_both_ask_for_much_are_served_alike() -> None:
+    port = Port(0.0002)
+    wires = [port.wire() for _ in range(200)]
+    for number, wire in enumerate(wires):
+        wire.protocol.account = ("first", "second")[number % 2]
+    for number in range(1000):
+        if number == 200:
+            # By now it is known that both do.
+            port.receiver.worked.clear()
+        for wire in wires:
+            if wire.is_reading:
+                wire.protocol.dataReceived(chunk(1))
+        port.turn()
+    counts = [len(port.receiver.opaques(wire.protocol)) for wire in wires]
+    first, second = sum(counts[::2]), sum(counts[1::2])
+    assert min(first, second) > 0.8 * max(first, second)
+    assert min(counts) > 50
+
+
+def test_however_many_ask_for_little_who_asks_for_much_is_not_left_out() -> None:
+    port = Port(0.0002)
+    wires, greedy = [port.wire() for _ in range(60)], port.wire()
+    greedy.protocol.dataReceived(chunk(10_000))
+    served = []
+    for _ in range(500):
+        for wire in wires:
+            if wire.is_reading:
+                wire.protocol.dataReceived(chunk(1))
+        port.turn()
+        served.append(len(port.receiver.opaques(greedy.protocol)))
+    # Ten requests fit into what those who ask for much have of a turn.
+    assert served[-1] - served[100] > 5 * 400
+    assert all(later > before for before, later in zip(served[100:], served[120:], strict=False))
+    assert min(len(port.receiver.opaques(wire.protocol)) for wire in wires) > 100
 
 
 def test_what_requests_cause_later_is_taken_from_their_share() -> None:
