@@ -216,6 +216,23 @@ def one_way_of_many(size: Size) -> Flood:
     return one_way(size, 32)
 
 
+def small_requests(size: Size) -> Flood:
+    """One small request after the other of each of hundreds of connections."""
+
+    def flood(victim: Target) -> None:
+        fields = {"topic": "small", "queueId": "0"}
+        data = victim.request(RequestCode.GET_MAX_OFFSET.value, fields, flag=_ONE_WAY)
+        with ExitStack() as stack:
+            clients = [stack.enter_context(victim.connect()) for _ in range(size.connections // 8)]
+            end_s = time.monotonic() + size.seconds
+            while time.monotonic() < end_s:
+                for client in clients:
+                    client.write(data)
+                _wait(0.01)
+
+    return flood
+
+
 def unfinished_frames(size: Size) -> Flood:
     """Frames of 15 MiB of which the last byte never comes."""
     begun = struct.pack(">i", 15 * _MIB) + bytes(15 * _MIB - 1)
@@ -335,8 +352,8 @@ def many_keys(size: Size) -> Flood:
 
 FLOODS: Final = (
     quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
-    tls_handshakes, one_way, one_way_of_many, unfinished_frames, slow_loris, small_pieces,
-    list_requests, stands_of_groups, heart_beats, many_keys,
+    tls_handshakes, one_way, one_way_of_many, small_requests, unfinished_frames, slow_loris,
+    small_pieces, list_requests, stands_of_groups, heart_beats, many_keys,
 )  # fmt: skip
 
 
