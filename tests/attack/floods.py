@@ -26,7 +26,7 @@ from typing import Final
 
 from ledgermq.protocol.codes import RequestCode
 from tests.attack.victim import Effect, Flood, Target, Victim
-from tests.e2e.wire_client import half_fields, pull_fields, send_fields
+from tests.e2e.wire_client import WireClient, half_fields, pull_fields, send_fields
 
 _MIB: Final = 1 << 20
 _ONE_WAY: Final = 2
@@ -224,11 +224,7 @@ def small_requests(size: Size) -> Flood:
         data = victim.request(RequestCode.GET_MAX_OFFSET.value, fields, flag=_ONE_WAY)
         with ExitStack() as stack:
             clients = [stack.enter_context(victim.connect()) for _ in range(size.connections // 8)]
-            end_s = time.monotonic() + size.seconds
-            while time.monotonic() < end_s:
-                for client in clients:
-                    client.write(data)
-                _wait(0.01)
+            _write_for(size.seconds, clients, data, pause_s=0.01)
 
     return flood
 
@@ -262,11 +258,7 @@ def _pieces(size: Size, frame_bytes: int, piece: bytes) -> Flood:
             clients = [stack.enter_context(victim.connect()) for _ in range(size.connections)]
             for client in clients:
                 client.write(struct.pack(">i", frame_bytes))
-            end_s = time.monotonic() + size.seconds
-            while time.monotonic() < end_s:
-                for client in clients:
-                    client.write(piece)
-                _wait(0.2)
+            _write_for(size.seconds, clients, piece, pause_s=0.2)
 
     return flood
 
@@ -393,6 +385,15 @@ def _sends(fields: Sequence[dict[str, str]]) -> Flood:
                     client.read()
 
     return flood
+
+
+def _write_for(seconds: float, clients: Sequence[WireClient], data: bytes, pause_s: float) -> None:
+    """Writes the same on all connections, one after the other, again and again with a pause."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        for client in clients:
+            client.write(data)
+        _wait(pause_s)
 
 
 def pipeline_for(victim: Target, seconds: float, floods: Sequence[bytes]) -> None:
