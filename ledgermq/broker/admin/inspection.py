@@ -17,7 +17,7 @@ from ledgermq.broker.clients.heartbeat import subscription_data
 from ledgermq.broker.config.broker_config import BrokerConfig, change_settings
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.selectors.filters import Subscription
+from ledgermq.broker.selectors.filters import PropertyMatcher, Subscription
 from ledgermq.logs.levels import CHANGED_S, PROCESS_LEVELS, LevelError
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
@@ -132,8 +132,13 @@ class InspectionProcessor:
         units = self._store.queue_units(topic, queue_id, first, count)[:count]
         rows: list[dict[str, Any]] = []
         end_ms = self._clock_ms() + _MATCHING_MS_MAX
+        matches = None if subscription is None else subscription.find_property_matcher()
+        matcher = None if subscription is None else subscription.matcher
         for place, size, tags_code in units:
-            is_wanted = subscription is None or self._is_wanted(subscription, place, tags_code)
+            if matches is None:
+                is_wanted = matcher is None or matcher(tags_code)
+            else:
+                is_wanted = self._matches(matches, place)
             rows.append(
                 {
                     "eval": is_wanted,
@@ -147,14 +152,11 @@ class InspectionProcessor:
         body["queueData"] = rows
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write(body))
 
-    def _is_wanted(self, subscription: Subscription, place: int, tags_code: int) -> bool:
-        if subscription.property_matcher is None:
-            return subscription.matcher is None or subscription.matcher(tags_code)
+    def _matches(self, matches: PropertyMatcher, place: int) -> bool:
         record = self._store.record_at(place)
         if record is None:
             return False
-        properties = decode_properties(decode_record_head(record).properties)
-        return subscription.property_matcher(properties)
+        return matches(decode_properties(decode_record_head(record).properties))
 
     # Clean-up.
 
@@ -225,7 +227,7 @@ def _filter_text(subscription: Subscription, group: str) -> str:
     """What a group filters by properties, as the text that tools print; upstream knows a bloom
     filter, too.
     """
-    if subscription.property_matcher is None:
+    if subscription.find_property_matcher() is None:
         return "null"
     document = {
         "bornTime": subscription.version,

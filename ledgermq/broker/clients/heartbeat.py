@@ -25,7 +25,6 @@ from ledgermq.broker.selectors.filters import (
     Subscription,
     codes_of,
     expression_type_of,
-    find_property_matcher,
     split_tags,
     subscription_of,
 )
@@ -419,7 +418,6 @@ def _subscription(data: SubscriptionData) -> Subscription:
         tags,
         codes,
         data.class_filter_mode,
-        find_property_matcher(data.sub_string or "", kind),
     )
 
 

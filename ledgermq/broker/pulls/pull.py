@@ -344,7 +344,7 @@ class PullProcessor:
         self.missed_count += 1
         if (
             parked is not None
-            and subscription.property_matcher is not None
+            and subscription.expression_type == SQL_TYPE
             and status is GetMessageStatus.NO_MATCHED_MESSAGE
             and result.next_begin_offset >= result.max_offset
             and self._park_again(parked, result.next_begin_offset)
@@ -388,7 +388,7 @@ class PullProcessor:
         matching_end_ms: float,
     ) -> Found:
         count = min(max(header.max_msg_nums, 1), COUNT_MAX)
-        wants = subscription.property_matcher
+        wants = subscription.find_property_matcher()
         topic, queue_id = header.topic, header.queue_id
         if wants is None:
             return self._store.lend_message(topic, queue_id, header.queue_offset, count, matcher)
@@ -486,7 +486,8 @@ class PullProcessor:
                 f" {subscription.version}, the pull has {header.sub_version}"
             )
         check_supported(subscription.expression_type, self._config.filters_by_properties)
-        if subscription.expression_type == SQL_TYPE and subscription.property_matcher is None:
+        is_sql = subscription.expression_type == SQL_TYPE
+        if is_sql and subscription.find_property_matcher() is None:
             raise FilterMissingError(
                 "The broker's consumer filter data is not exist!Your expression may be wrong!"
                 f" [{group.name}] subscribes topic[{header.topic}] by SQL92"

@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from ledgermq.broker.pulls.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
 from ledgermq.broker.request_times import RequestTimes
+from ledgermq.broker.selectors.filters import SQL_TYPE
 from ledgermq.commitlog import ConsumeQueue, Run, is_light_queue, read_run
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import decode
@@ -184,7 +185,7 @@ class QuickPulls:
         # In a light queue no record has the place that it names.
         if (
             subscription.matcher is not None
-            or subscription.property_matcher is not None
+            or subscription.expression_type == SQL_TYPE
             or is_light_queue(header.topic)
         ):
             queue = None

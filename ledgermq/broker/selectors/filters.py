@@ -7,7 +7,7 @@ Source: `FilterAPI.java`, `DefaultMessageFilter.java`, `ConsumerFilterManager.ja
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from ledgermq.protocol.java_hash import java_string_hash
@@ -40,8 +40,6 @@ class Subscription:
     tags_codes: frozenset[int] = frozenset()
     # Filter servers of old brokers; kept and shown, not supported.
     is_class_filter: bool = False
-    # Of a SQL92 expression that parses; what the text says, so not compared.
-    property_matcher: PropertyMatcher | None = field(default=None, compare=False)
 
     @property
     def matcher(self) -> Matcher | None:
@@ -49,6 +47,21 @@ class Subscription:
         if self.expression == ALL_TAGS or not self.tags_codes or self.expression_type != TAG_TYPE:
             return None
         return self.tags_codes.__contains__
+
+    def find_property_matcher(self) -> PropertyMatcher | None:
+        """Returns what tells whether properties match a SQL92 expression; None for other kinds, and
+        for one that does not parse.
+
+        Compiled when it is asked for, and kept among the last ones by all: a heart beat may bring
+        hundreds that no pull ever needs.
+        """
+        if self.expression_type != SQL_TYPE:
+            return None
+        try:
+            return _compile_sql(self.expression)
+        except SubscriptionParseError:
+            # The group is registered all the same; its pulls are refused.
+            return None
 
 
 def expression_type_of(text: str | None) -> str:
@@ -74,7 +87,8 @@ def subscription_of(
     check_supported(kind, is_sql_on)
     if kind == SQL_TYPE:
         text = expression or ""
-        return Subscription(topic, text, kind, version, property_matcher=_compile_sql(text))
+        _compile_sql(text)
+        return Subscription(topic, text, kind, version)
     text = expression or ALL_TAGS
     if len(text) > EXPRESSION_CHARS_MAX:
         raise SubscriptionParseError(
@@ -109,17 +123,6 @@ def _compile_sql(expression: str) -> PropertyMatcher:
     sql_filter = importlib.import_module("ledgermq.broker.selectors.sql_filter")
     matcher: PropertyMatcher = sql_filter.compile_sql(expression)
     return matcher
-
-
-def find_property_matcher(expression: str, expression_type: str) -> PropertyMatcher | None:
-    """Returns what a heart beat's SQL92 expression wants, None for other kinds and wrong texts."""
-    if expression_type != SQL_TYPE:
-        return None
-    try:
-        return _compile_sql(expression)
-    except SubscriptionParseError:
-        # The group is registered all the same; its pulls are refused.
-        return None
 
 
 def split_tags(expression: str) -> tuple[str, ...]:

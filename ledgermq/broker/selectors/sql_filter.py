@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
 from typing import Final, assert_never
 
-from ledgermq.broker.selectors.sql_syntax import (
+from ledgermq.broker.selectors.sql_nodes import (
     And,
     Comparison,
     IsNull,
@@ -25,8 +25,8 @@ from ledgermq.broker.selectors.sql_syntax import (
     Property,
     Truth,
     Value,
-    parse_sql,
 )
+from ledgermq.broker.selectors.sql_syntax import parse_sql
 from ledgermq.broker.selectors.sql_values import (
     SqlValueError,
     are_equal,

@@ -1,4 +1,4 @@
-"""SQL92 filter expressions as trees: the nodes, and the parser that makes them.
+"""The parser of SQL92 filter expressions.
 
     or       := and ( OR and )*
     and      := equal ( AND equal )*
@@ -14,15 +14,32 @@ and depth are limited, so that no expression exhausts the stack. Source: `Select
 `ComparisonExpression.java`, `UnaryExpression.java` of 4.9.3.
 """
 
-from dataclasses import dataclass
 from math import inf
-from typing import Final, assert_never
+from typing import Final
 
+from ledgermq.broker.selectors.sql_nodes import (
+    TRUTHS,
+    And,
+    Comparison,
+    IsNull,
+    IsOneOf,
+    Literal,
+    Negative,
+    Node,
+    Not,
+    Or,
+    Property,
+    Truth,
+    Value,
+    is_higher,
+)
 from ledgermq.broker.selectors.sql_tokens import (
+    END,
+    MEANINGS,
+    WRONG,
     SqlSyntaxError,
-    Token,
-    TokenKind,
-    next_token,
+    position_of,
+    words_of,
 )
 from ledgermq.state.errors import SubscriptionParseError
 
@@ -33,91 +50,16 @@ EXPRESSION_BYTES_MAX: Final = 4096
 DEPTH_MAX: Final = 64
 # Of the tree: a chain inside of a chain is less deep in the text than in the tree.
 _HEIGHT_MAX: Final = 2 * DEPTH_MAX
-_ORDERS: Final = (">", ">=", "<", "<=")
-_SIGN: Final = TokenKind.SIGN
-_EQUALITIES: Final = ("=", "<>")
+# How strongly what follows an operand binds it.
+_OR, _AND, _EQUAL, _COMPARE = range(1, 5)
+_LEVELS: Final = (
+    {"OR": _OR, "AND": _AND}
+    | dict.fromkeys(("=", "<>", "IS"), _EQUAL)
+    | dict.fromkeys((">", ">=", "<", "<=", "BETWEEN", "IN", "NOT"), _COMPARE)
+)
 _UNARY: Final = frozenset(("+", "-", "NOT"))
-# Behind an operand these begin no comparison: most operands stand in parentheses or chains.
-_ENDS: Final = frozenset((")", "AND", "OR", ",", ""))
-
-Value = str | int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A value that stands in the expression."""
-
-    value: Value
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """The text of a property of the message, null when it has none."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """A property where a truth is needed: null stays null, any text is false."""
-
-    operand: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The opposite of a truth; null stays null."""
-
-    operand: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class Negative:
-    """A number with the other sign; null for anything else."""
-
-    operand: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two values and one of = > >= < <=."""
-
-    sign: str
-    left: "Node"
-    right: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """True when the operand is null, else false."""
-
-    operand: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class IsOneOf:
-    """True when a property is one of some texts."""
-
-    operand: Property
-    texts: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """From left to right, up to the first false."""
-
-    operands: "tuple[Node, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """From left to right, up to the first true."""
-
-    operands: "tuple[Node, ...]"
-
-
-Node = Literal | Property | Truth | Not | Negative | Comparison | IsNull | IsOneOf | And | Or
-_TRUTHS: Final = (Truth, Not, Comparison, IsNull, IsOneOf, And, Or)
+_NUMBER_BEGINS: Final = frozenset("0123456789.")
+_VALUES: Final[dict[str, Value]] = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def parse_sql(expression: str) -> Node:
@@ -136,168 +78,161 @@ def parse_sql(expression: str) -> Node:
 
 
 class _Parser:
-    """One pass over one expression."""
+    """One pass over one expression, whose words are known by their numbers.
+
+    What follows an operand is asked for only where there is something, and a run of parentheses is
+    opened at once: each level of the grammar that is a call takes its time of whoever waits.
+    """
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
+        self._words = words_of(expression)
+        self._meanings = [MEANINGS[word] for word in self._words]
+        # The number of the word at hand, and what that is to the grammar.
+        self._at = 0
+        self._sign = self._meanings[0]
         self._depth = 0
-        self._end = 0
-        self._token = next_token(expression, 0)
-        # Of the token at hand, when it is a sign or a word of the language; "" otherwise.
-        self._sign = ""
-        self._note()
 
     def parse(self) -> Node:
-        start = self._token
-        root = self._truth(self._or(), start)
-        level: list[Node] = [root]
-        for _ in range(_HEIGHT_MAX):
-            level = [operand for node in level for operand in _operands(node)]
-        if level:
-            raise self._error(start, f"its parts are nested deeper than {_HEIGHT_MAX} levels")
+        root = self._truth(self._expression_from(_OR), 0)
+        if self._sign == WRONG:
+            raise self._error(self._at, "")
+        if is_higher(root, _HEIGHT_MAX):
+            raise self._error(0, f"its parts are nested deeper than {_HEIGHT_MAX} levels")
         return root
 
-    # Tokens.
+    # Words.
 
-    def _advance(self) -> Token:
-        """Leaves the token at hand and returns it."""
-        token = self._token
-        self._token = next_token(self._expression, self._end)
-        self._note()
-        return token
-
-    def _note(self) -> None:
-        kind, text, position = self._token
-        self._end = position + len(text)
-        self._sign = text if kind is _SIGN else ""
-
-    def _at(self, *signs: str) -> bool:
-        return self._sign in signs
+    def _advance(self) -> int:
+        """Leaves the word at hand and returns its number."""
+        at = self._at
+        self._at = at + 1
+        self._sign = self._meanings[at + 1]
+        return at
 
     def _expect(self, sign: str) -> None:
         if self._sign != sign:
-            raise self._error(self._token, f"{sign} is expected here")
+            raise self._error(self._at, f"{sign} is expected here")
         self._advance()
 
-    def _error(self, token: Token, reason: str) -> SqlSyntaxError:
-        return SqlSyntaxError(self._expression, token.position, reason)
+    def _error(self, at: int, reason: str) -> SqlSyntaxError:
+        """What is wrong at a word; that the next one is none comes first."""
+        if self._sign == WRONG:
+            at, reason = self._at, "no word of the language begins here"
+        return SqlSyntaxError(self._expression, position_of(self._expression, at), reason)
 
-    def _deeper(self, token: Token) -> None:
+    def _deeper(self, at: int) -> None:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise self._error(token, f"it is nested deeper than {DEPTH_MAX} levels")
+            raise self._error(at, f"it is nested deeper than {DEPTH_MAX} levels")
 
-    # The grammar, from the weakest to the strongest binding.
+    # The grammar.
 
-    def _or(self) -> Node:
-        start = self._token
-        node = self._and()
-        if self._sign != "OR":
+    def _expression_from(self, least: int) -> Node:
+        """An operand with all that binds to it at least so strongly."""
+        start = self._at
+        node = self._unary()
+        if _LEVELS.get(self._sign, 0) < least:
             return node
-        operands = [self._truth(node, start)]
-        while self._sign == "OR":
-            self._advance()
-            start = self._token
-            operands.append(self._truth(self._and(), start))
-        return Or(tuple(operands))
+        return self._chain(node, start, least)
 
-    def _and(self) -> Node:
-        start = self._token
-        node = self._equal()
-        if self._sign != "AND":
-            return node
-        operands = [self._truth(node, start)]
-        while self._sign == "AND":
-            self._advance()
-            start = self._token
-            operands.append(self._truth(self._equal(), start))
-        return And(tuple(operands))
-
-    def _equal(self) -> Node:
+    def _chain(self, node: Node, start: int, least: int) -> Node:
+        """What follows an operand that began at a word, from the strongest to the weakest."""
         depth = self._depth
-        node = self._compare()
+        if _LEVELS.get(self._sign) == _COMPARE:
+            node = self._comparisons(node)
+            self._depth = depth
+        if least <= _EQUAL == _LEVELS.get(self._sign):
+            node = self._equalities(node)
+            self._depth = depth
+        if least <= _AND and self._sign == "AND":
+            node = And(self._joined(node, start, "AND"))
+        if least == _OR and self._sign == "OR":
+            node = Or(self._joined(node, start, "OR"))
+        return node
+
+    def _joined(self, node: Node, start: int, word: str) -> tuple[Node, ...]:
+        operands = [self._truth(node, start)]
+        while self._sign == word:
+            start = self._advance() + 1
+            operands.append(self._truth(self._expression_from(_LEVELS[word] + 1), start))
+        return tuple(operands)
+
+    def _equalities(self, node: Node) -> Node:
         while True:
-            if self._sign in _ENDS:
-                self._depth = depth
+            sign = self._sign
+            if _LEVELS.get(sign) != _EQUAL:
                 return node
-            sign = self._token
-            if self._at(*_EQUALITIES):
-                self._deeper(self._advance())
-                equal = self._equality(node, self._compare(), sign)
-                node = Not(equal) if sign.text == "<>" else equal
-            elif self._sign == "IS":
-                self._deeper(self._advance())
-                is_not = self._at("NOT")
+            at = self._advance()
+            self._deeper(at)
+            if sign == "IS":
+                is_not = self._sign == "NOT"
                 if is_not:
                     self._advance()
                 self._expect("NULL")
                 node = Not(IsNull(node)) if is_not else IsNull(node)
             else:
-                self._depth = depth
-                return node
+                equal = self._equality(node, self._expression_from(_COMPARE), at)
+                node = Not(equal) if sign == "<>" else equal
 
-    def _equality(self, left: Node, right: Node, sign: Token) -> Node:
-        for operand in (left, right):
-            if isinstance(operand, Literal) and operand.value is None:
-                raise self._error(sign, "nothing is equal to NULL; IS NULL asks for it")
+    def _equality(self, left: Node, right: Node, at: int) -> Node:
+        if (isinstance(left, Literal) and left.value is None) or (
+            isinstance(right, Literal) and right.value is None
+        ):
+            raise self._error(at, "nothing is equal to NULL; IS NULL asks for it")
         if (
-            isinstance(left, Literal)
-            and isinstance(right, Literal)
+            isinstance(right, Literal)
+            and isinstance(left, Literal)
             and isinstance(left.value, bool)
             and not isinstance(right.value, bool)
         ):
-            raise self._error(sign, "a truth cannot be compared with another value")
+            raise self._error(at, "a truth cannot be compared with another value")
         return Comparison("=", left, right)
 
-    def _compare(self) -> Node:
-        depth = self._depth
-        node = self._unary()
+    def _comparisons(self, node: Node) -> Node:
         while True:
-            if self._sign in _ENDS:
-                self._depth = depth
+            sign = self._sign
+            if _LEVELS.get(sign) != _COMPARE:
                 return node
-            sign = self._token
-            if self._at(*_ORDERS):
-                self._deeper(self._advance())
-                node = self._order(sign.text, node, self._unary(), sign)
-            elif self._at("BETWEEN", "IN"):
-                self._deeper(sign)
+            if sign in ("BETWEEN", "IN"):
+                self._deeper(self._at)
                 node = self._range_or_list(node)
-            elif self._sign == "NOT":
-                self._deeper(self._advance())
+                continue
+            at = self._advance()
+            self._deeper(at)
+            if sign == "NOT":
                 node = self._range_or_list(node, is_not=True)
             else:
-                self._depth = depth
-                return node
+                node = self._order(sign, node, self._unary(), at)
 
     def _range_or_list(self, node: Node, *, is_not: bool = False) -> Node:
-        sign = self._token
-        if not self._at("BETWEEN", "IN"):
-            raise self._error(sign, "BETWEEN or IN is expected here")
-        self._advance()
-        if sign.text == "IN":
-            found = self._one_of(node, sign)
+        sign = self._sign
+        if sign not in ("BETWEEN", "IN"):
+            raise self._error(self._at, "BETWEEN or IN is expected here")
+        at = self._advance()
+        if sign == "IN":
+            found = self._one_of(node, at)
             return Not(found) if is_not else found
         low = self._unary()
         self._expect("AND")
         high = self._unary()
         if not is_not and isinstance(low, Literal) and isinstance(high, Literal):
-            self._check_range(low.value, high.value, sign)
+            self._check_range(low.value, high.value, at)
         if is_not:
-            below, above = self._order("<", node, low, sign), self._order(">", node, high, sign)
+            below, above = self._order("<", node, low, at), self._order(">", node, high, at)
             return Or((below, above))
-        return And((self._order(">=", node, low, sign), self._order("<=", node, high, sign)))
+        return And((self._order(">=", node, low, at), self._order("<=", node, high, at)))
 
-    def _check_range(self, low: Value, high: Value, sign: Token) -> None:
+    def _check_range(self, low: Value, high: Value, at: int) -> None:
         if not _is_number(low) or not _is_number(high):
-            raise self._error(sign, "the bounds of BETWEEN must be numbers")
+            raise self._error(at, "the bounds of BETWEEN must be numbers")
         assert isinstance(low, int | float) and isinstance(high, int | float)
         if low > high:
-            raise self._error(sign, f"BETWEEN {low} AND {high} is empty: the bounds are reversed")
+            raise self._error(at, f"BETWEEN {low} AND {high} is empty: the bounds are reversed")
 
-    def _one_of(self, node: Node, sign: Token) -> IsOneOf:
+    def _one_of(self, node: Node, at: int) -> IsOneOf:
         if not isinstance(node, Property):
-            raise self._error(sign, "only a property can be looked up with IN")
+            raise self._error(at, "only a property can be looked up with IN")
         self._expect("(")
         texts = [self._text()]
         while self._sign == ",":
@@ -307,89 +242,92 @@ class _Parser:
         return IsOneOf(node, frozenset(texts))
 
     def _text(self) -> str:
-        if self._token.kind is not TokenKind.STRING:
-            raise self._error(self._token, "IN takes texts in single quotes")
-        return _unquoted(self._advance().text)
+        word = self._words[self._at]
+        if not word.startswith("'"):
+            raise self._error(self._at, "IN takes texts in single quotes")
+        self._advance()
+        return _unquoted(word)
 
-    def _order(self, sign: str, left: Node, right: Node, token: Token) -> Node:
+    def _order(self, sign: str, left: Node, right: Node, at: int) -> Node:
         for operand in (left, right):
             is_value = isinstance(operand, Literal) and not _is_number(operand.value)
-            if is_value or isinstance(operand, _TRUTHS):
-                raise self._error(token, "only numbers and properties have an order")
+            if is_value or isinstance(operand, TRUTHS):
+                raise self._error(at, "only numbers and properties have an order")
         return Comparison(sign, left, right)
 
     def _unary(self) -> Node:
-        sign = self._token
-        if self._sign not in _UNARY:
+        sign = self._sign
+        if sign == "(":
+            return self._parenthesized()
+        if sign not in _UNARY:
             return self._primary()
-        self._deeper(self._advance())
-        start = self._token
+        start = self._advance() + 1
+        self._deeper(start - 1)
         operand = self._unary()
         self._depth -= 1
-        if sign.text == "+":
+        if sign == "+":
             return operand
-        if sign.text == "-":
+        if sign == "-":
             return Negative(operand)
         return Not(self._truth(operand, start))
 
-    def _primary(self) -> Node:
-        token = self._token
-        if self._sign == "(":
-            self._deeper(self._advance())
-            node = self._or()
-            self._expect(")")
+    def _parenthesized(self) -> Node:
+        """A run of parentheses, opened all at once and closed one after the other."""
+        first = last = self._at
+        while self._meanings[last + 1] == "(":
+            last += 1
+        first_too_deep = first + DEPTH_MAX - self._depth
+        self._at = min(last, first_too_deep)
+        self._depth += self._at - first
+        self._deeper(self._advance())
+        node = self._unary()
+        for at in range(last, first - 1, -1):
+            if self._sign != ")":
+                node = self._chain(node, at + 1, _OR)
+                self._expect(")")
+            else:
+                self._advance()
             self._depth -= 1
-            return node
-        if token.kind is TokenKind.NAME:
-            return Property(self._advance().text)
-        if token.kind is TokenKind.STRING:
-            return Literal(_unquoted(self._advance().text))
-        if token.kind is TokenKind.INTEGER:
-            return Literal(self._integer(self._advance()))
-        if token.kind is TokenKind.FLOAT:
-            return Literal(self._float(self._advance()))
-        if self._at("TRUE", "FALSE", "NULL"):
-            return Literal({"TRUE": True, "FALSE": False, "NULL": None}[self._advance().text])
-        raise self._error(token, "a property, a value or a parenthesis is expected here")
+        return node
 
-    def _integer(self, token: Token) -> int:
-        number = int(token.text.rstrip("lL"))
-        if number > _INTEGER_MAX:
-            raise self._error(token, f"the integer is greater than {_INTEGER_MAX}")
-        return number
+    def _primary(self) -> Node:
+        sign, word = self._sign, self._words[self._at]
+        if sign == END and word != END:
+            at = self._advance()
+            first = word[0]
+            if first == "'":
+                return Literal(_unquoted(word))
+            if first in _NUMBER_BEGINS:
+                return Literal(self._number(word, at))
+            return Property(word)
+        if sign in _VALUES:
+            self._advance()
+            return Literal(_VALUES[sign])
+        raise self._error(self._at, "a property, a value or a parenthesis is expected here")
 
-    def _float(self, token: Token) -> float:
-        number = float(token.text)
+    def _number(self, word: str, at: int) -> int | float:
+        digits = word.rstrip("lL")
+        if digits.isdigit():
+            integer = int(digits)
+            if integer > _INTEGER_MAX:
+                raise self._error(at, f"the integer is greater than {_INTEGER_MAX}")
+            return integer
+        number = float(word)
         if number == 0.0:
-            raise self._error(token, "the number is less than 4.9E-324; write 0 without a point")
+            raise self._error(at, "the number is less than 4.9E-324; write 0 without a point")
         if number == inf:
-            raise self._error(token, "the number is greater than 1.7976931348623157E308")
+            raise self._error(at, "the number is greater than 1.7976931348623157E308")
         return number
 
-    def _truth(self, node: Node, token: Token) -> Node:
+    def _truth(self, node: Node, at: int) -> Node:
         """The node as a truth: a property becomes one, other values are refused."""
+        if isinstance(node, TRUTHS):
+            return node
         if isinstance(node, Property):
             return Truth(node)
-        if isinstance(node, _TRUTHS):
-            return node
         if isinstance(node, Literal) and (node.value is None or isinstance(node.value, bool)):
             return node
-        raise self._error(token, "a condition is expected here")
-
-
-def _operands(node: Node) -> "tuple[Node, ...]":
-    match node:
-        case And(operands) | Or(operands):
-            return operands
-        case Comparison(_, left, right):
-            return (left, right)
-        case Truth(operand) | Not(operand) | Negative(operand) | IsNull(operand):
-            return (operand,)
-        case IsOneOf(operand, _):
-            return (operand,)
-        case Literal() | Property():
-            return ()
-    assert_never(node)
+        raise self._error(at, "a condition is expected here")
 
 
 def _unquoted(text: str) -> str:

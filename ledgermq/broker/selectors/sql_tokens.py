@@ -1,7 +1,4 @@
-"""Words of a SQL92 filter expression, cut one at a time.
-
-The lexer is lazy: the parser stops after a complete expression and never looks at what follows, so
-text behind it is neither read nor refused, as upstream does it.
+"""Words of a SQL92 filter expression.
 
     string      '...', a quote inside is doubled
     integer     0 or digits that do not begin with 0, with an optional L
@@ -10,61 +7,39 @@ text behind it is neither read nor refused, as upstream does it.
     sign        = <> > >= < <= ( ) , + -
     comment     -- to the end of a line that ends, or between /* and */
 
+An expression is cut at once, up to the first place where no word begins: to ask for one at a time
+takes several times as long, and a broker reads whatever expressions its clients make up. What was
+cut behind a complete expression is not looked at.
+
 Source: the grammar `SelectorParser.jj` of 4.9.3.
 """
 
 import re
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledgermq.state.errors import SubscriptionParseError
 
-WORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
+# Stands behind the last word; and in place of all that stands where no word begins.
+END: Final = ""
+WRONG: Final = "?"
+LANGUAGE: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
 
-_SKIPPED: Final = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|/\*.*?\*/)+", re.DOTALL)
-# What that begins with; nothing, at the end of the text.
-_SKIPPED_BEGINS: Final = frozenset(("", " ", "\t", "\n", "\r", "\f", "-", "/"))
 # In an order in which the first alternative that fits is the longest one.
-_TOKEN: Final = re.compile(
-    r"(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
-    r"|[0-9]+[eE][+-]?[0-9]+)"
-    r"|(?P<integer>(?:[1-9][0-9]*|0)[lL]?)"
-    r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)"
-    r"|(?P<string>'(?:[^']|'')*')"
-    r"|(?P<sign><>|>=|<=|[=<>(),+-])"
+_WORD: Final = (
+    r"[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+"
+    r"|(?:[1-9][0-9]*|0)[lL]?"
+    r"|[A-Za-z_$][A-Za-z0-9_$]*"
+    r"|'(?:[^']|'')*'"
+    r"|<>|>=|<=|[=<>(),+-]"
 )
-# Signs that no other token begins with.
-_LONE_SIGNS: Final = frozenset("(),=+")
+_FULL: Final = re.compile(_WORD)
+_BLANK: Final = r"[ \t\n\r\f]|/\*.*?\*/"
+_SKIPPED: Final = (rf"(?:{_BLANK}|--[^\n\r]*[\n\r])*", rf"(?:{_BLANK})*")
+# Each in two forms: with comments to the end of a line, and for what stands in the last line. There
+# each -- would be followed to the end of the expression, and is two signs.
+_SKIP: Final = tuple(re.compile(skipped, re.DOTALL) for skipped in _SKIPPED)
+_NEXT: Final = tuple(re.compile(rf"{skipped}({_WORD}|.+)?", re.DOTALL) for skipped in _SKIPPED)
 _EXCERPT_CHARS: Final = 20
-
-
-class TokenKind(Enum):
-    """What a token is."""
-
-    FLOAT = "float"
-    INTEGER = "integer"
-    NAME = "name"
-    STRING = "string"
-    # A sign, or a word of the language in capitals.
-    SIGN = "sign"
-    END = "end"
-
-
-_KINDS: Final[dict[str | None, TokenKind]] = {kind.value: kind for kind in TokenKind}
-_NAME: Final = TokenKind.NAME
-_SIGN: Final = TokenKind.SIGN
-_WORD_CHARS_MAX: Final = max(map(len, WORDS))
-# A token without the work of a NamedTuple's constructor, a third of its time.
-_new_token: Final = tuple.__new__
-
-
-class Token(NamedTuple):
-    """One word of an expression."""
-
-    kind: TokenKind
-    text: str
-    # Of its first character in the expression, from 0.
-    position: int
 
 
 class SqlSyntaxError(SubscriptionParseError):
@@ -81,28 +56,52 @@ class SqlSyntaxError(SubscriptionParseError):
         self.position = position
 
 
-def next_token(expression: str, position: int) -> Token:
-    """Returns the token that begins at a position or after blanks and comments there.
+class _Meanings(dict[str, str]):
+    """What a word is to the grammar: itself, in capitals; END for values, names, and the end."""
 
-    Raises:
-        SqlSyntaxError: no token begins there.
-    """
-    first = expression[position : position + 1]
-    if first in _LONE_SIGNS:
-        return _new_token(Token, (_SIGN, first, position))
-    if first in _SKIPPED_BEGINS:
-        skipped = _SKIPPED.match(expression, position)
-        if skipped is not None:
-            position = skipped.end()
-        if position >= len(expression):
-            return Token(TokenKind.END, "", position)
-    match = _TOKEN.match(expression, position)
-    if match is None:
-        raise SqlSyntaxError(expression, position, "no word of the language begins here")
-    text = match[0]
-    kind = _KINDS[match.lastgroup]
-    if kind is _NAME and len(text) <= _WORD_CHARS_MAX:
-        word = text.upper()
-        if word in WORDS:
-            return _new_token(Token, (_SIGN, word, position))
-    return _new_token(Token, (kind, text, position))
+    def __missing__(self, word: str) -> str:
+        # Not kept: there is no end of names.
+        meaning = word.upper()
+        return meaning if meaning in LANGUAGE else END
+
+
+MEANINGS: Final = _Meanings(
+    {word: word for word in (*LANGUAGE, *"= <> > >= < <= ( ) , + -".split(), WRONG)}
+    | {word.lower(): word for word in LANGUAGE}
+)
+
+
+def words_of(expression: str) -> list[str]:
+    """Returns the words of an expression and END; before that WRONG, where no word begins."""
+    words = []
+    position = 0
+    last_line = _last_line(expression)
+    if last_line and "--" in expression:
+        for match in _NEXT[0].finditer(expression):
+            words.append(match[1] or END)
+            position = match.end()
+            if position >= last_line:
+                break
+    words += _NEXT[1].findall(expression, position)
+    while len(words) > 1 and words[-2] == END:
+        words.pop()
+    if len(words) > 1 and _FULL.fullmatch(words[-2]) is None:
+        words[-2] = WRONG
+    return words
+
+
+def position_of(expression: str, number: int) -> int:
+    """Returns where a word begins, its number being from 0, or where END stands."""
+    last_line = _last_line(expression)
+    position = end = 0
+    for _ in range(number + 1):
+        form = int(end >= last_line)
+        skipped, following = _SKIP[form].match(expression, end), _NEXT[form].match(expression, end)
+        assert skipped is not None and following is not None
+        position, end = skipped.end(), following.end()
+    return position
+
+
+def _last_line(expression: str) -> int:
+    """Returns where the last line begins, from 0."""
+    return 1 + max(expression.rfind("\n"), expression.rfind("\r"))

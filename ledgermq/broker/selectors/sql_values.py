@@ -11,7 +11,7 @@ import re
 from math import copysign, inf, isnan, nan
 from typing import Final
 
-from ledgermq.broker.selectors.sql_syntax import Value
+from ledgermq.broker.selectors.sql_nodes import Value
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(

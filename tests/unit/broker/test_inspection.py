@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 from ledgermq.broker.admin.inspection import InspectionProcessor
-from ledgermq.broker.selectors.filters import Subscription
+from ledgermq.broker.selectors.filters import PropertyMatcher, Subscription
 from ledgermq.protocol.command import RemotingCommand
 from tests.unit.broker.guarded import record_of
 
@@ -46,8 +46,11 @@ def look(milliseconds: float) -> tuple[list[dict[str, Any]], float]:
         now_ms += milliseconds
         return True
 
-    subscription = Subscription("T", "a = 1", "SQL92", 0, property_matcher=is_wanted)
-    live = SimpleNamespace(subscriptions={"T": subscription})
+    class Slow(Subscription):
+        def find_property_matcher(self) -> PropertyMatcher:
+            return is_wanted
+
+    live = SimpleNamespace(subscriptions={"T": Slow("T", "a = 1", "SQL92", 0)})
     unused: Any = MagicMock()
     clients: Any = MagicMock(find_group=lambda group: live)
     store: Any = Queue()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledgermq.broker.pulls.matching_reads import read_matching
-from ledgermq.broker.selectors.filters import find_property_matcher, subscription_of
+from ledgermq.broker.selectors.filters import Subscription, subscription_of
 from ledgermq.broker.selectors.sql_filter import CompiledExpressions, compile_node, compile_sql
 from ledgermq.broker.selectors.sql_syntax import (
     DEPTH_MAX,
@@ -65,6 +65,37 @@ def test_error_names_the_position(expression: str, position: int) -> None:
     assert where in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("expression", "properties", "expected"),
+    [
+        ("a = 1 -- c\n AND b = --2", {"a": "1", "b": "2"}, "T"),
+        ("a = '--\n' AND b = --2", {"a": "--\n", "b": "2"}, "T"),
+        ("a = 1 -- c\r-- d\n", {"a": "1"}, "T"),
+        ("a = 1 -- c", {"a": "1"}, "T"),
+        ("a = -- c\n\n - - 1", {"a": "1"}, "T"),
+        ("a = 1 AND -- b", {"a": "1"}, "P"),
+        ("a = 1 /* c -- \n */ AND b = 2", {"a": "1", "b": "3"}, "F"),
+        ("a = 1 /* c", {"a": "1"}, "P"),
+        ("a = 1 b = 2 ?", {"a": "1"}, "T"),
+        ("a = 1 ? b = 2", {"a": "1"}, "P"),
+    ],
+)
+def test_comment_ends_with_its_line_and_two_signs_have_none(
+    expression: str, properties: dict[str, str], expected: str
+) -> None:
+    assert outcome(expression, properties) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "position"),
+    [("a = 1 -- c\n ! b", 12), ("x = --\n'y", 7), ("a = 1 OR -- -- b", 9), ("a = 1 OR  ", 10)],
+)
+def test_positions_count_comments(expression: str, position: int) -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        compile_sql(expression)
+    assert raised.value.position == position
+
+
 def test_length_is_limited() -> None:
     text = "a = '" + "x" * (EXPRESSION_BYTES_MAX - 6) + "'"
     assert compile_sql(text)({"a": text[5:-1]})
@@ -105,8 +136,8 @@ def test_subscription_by_sql_needs_the_switch() -> None:
     with pytest.raises(InvalidRequestError, match="enablePropertyFilter is false"):
         subscription_of("T", "a > 1", "SQL92", 1)
     subscription = subscription_of("T", "a > 1", "SQL92", 1, is_sql_on=True)
-    assert subscription.matcher is None and subscription.property_matcher is not None
-    assert subscription.property_matcher({"a": "2"})
+    matches = subscription.find_property_matcher()
+    assert subscription.matcher is None and matches is not None and matches({"a": "2"})
     with pytest.raises(SubscriptionParseError):
         subscription_of("T", "a >", "SQL92", 1, is_sql_on=True)
     with pytest.raises(InvalidRequestError, match="LUA"):
@@ -114,9 +145,9 @@ def test_subscription_by_sql_needs_the_switch() -> None:
 
 
 def test_wrong_expression_of_a_heart_beat_has_no_matcher() -> None:
-    assert find_property_matcher("a >", "SQL92") is None
-    assert find_property_matcher("TagA", "TAG") is None
-    assert find_property_matcher("a > 1", "SQL92") is not None
+    assert Subscription("T", "a >", "SQL92", 1).find_property_matcher() is None
+    assert Subscription("T", "TagA", "TAG", 1).find_property_matcher() is None
+    assert Subscription("T", "a > 1", "SQL92", 1).find_property_matcher() is not None
 
 
 # Reads.
