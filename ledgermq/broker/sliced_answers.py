@@ -2,12 +2,14 @@
 
 Where 2,300 groups stand takes half a second to look up and to write. Such an answer is a generator:
 it yields behind each piece of work, of less than a millisecond, and returns what is answered. What
-a slice is enough for is answered at once, as ever; else its request stands in a line, of which the
-first is worked on for a slice of each turn. So one unfinished answer is held at a time.
+a slice is enough for is answered at once, as ever; else its request stands in the line of the
+account that asks, or of the address where there are no accounts. In each turn the first request of
+one line is worked on for a slice, of the next line in the next turn. So whoever asks for much waits
+behind their own requests, and one unfinished answer of each is held at a time.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,14 +18,19 @@ from twisted.internet.defer import Deferred
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.sight import Sight
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport import CommandProtocol, payer_of
 from ledgermq.state.errors import SystemBusyError
 
 # Of a turn, for all these answers together, in milliseconds.
 SLICE_MS: Final = 0.5
-# Requests in the line, and of one connection; tools ask for one after the other.
+# Requests in all lines, and of one connection; tools ask for one after the other. One line has no
+# more than half of all.
 WAITING_MAX: Final = 256
 PER_CONNECTION_MAX: Final = 16
+_LINE_PART: Final = 2
+# The same, of the bodies that requests come with: what is made of one may take ten times as much.
+WAITING_BYTES_MAX: Final = 8 << 20
+_PAYER_CHARS_SHOWN: Final = 128
 
 # Work on one answer; what it returns may come still later.
 Pieces = Generator[None, None, RemotingCommand | Deferred[Any]]
@@ -41,10 +48,11 @@ class _Waiting:
     connection: CommandProtocol
     pieces: Pieces
     answered: Deferred[Any]
+    body_bytes: int
 
 
 class SlicedAnswers:
-    """The line of one broker.
+    """The lines of one broker.
 
     Invariant: while somebody waits, a call for another turn is due.
     """
@@ -60,66 +68,95 @@ class SlicedAnswers:
         """
         self._soon = soon
         self._clock_ms = clock_ms
-        self._line: deque[_Waiting] = deque()
+        # By payer, in the order in which they come next. None is empty.
+        self._lines: dict[str, deque[_Waiting]] = {}
 
     def __len__(self) -> int:
-        return len(self._line)
+        return sum(map(len, self._lines.values()))
 
-    def answer(self, connection: CommandProtocol, pieces: Pieces) -> Answer:
+    def answer(self, connection: CommandProtocol, pieces: Pieces, body_bytes: int = 0) -> Answer:
         """Returns an answer that is made so, or a Deferred of it.
 
         Args:
             connection: who asks; when it is closed nothing more is done.
             pieces: as `Pieces`; what it raises before it first yields is raised here.
+            body_bytes: of the request.
 
         Raises:
             SystemBusyError: as many wait as may.
         """
-        if not self._line:
+        if not self._lines:
             end_ms = self._clock_ms() + SLICE_MS
             made = _work(pieces, lambda: self._clock_ms() < end_ms)
             if made is not None:
                 return made
             self._soon(self._go_on)
         else:
-            self._check_room(connection)
+            self._check_room(connection, body_bytes)
         answered: Deferred[Any] = Deferred()
-        self._line.append(_Waiting(connection, pieces, answered))
+        line = self._lines.setdefault(payer_of(connection), deque())
+        line.append(_Waiting(connection, pieces, answered, body_bytes))
         return answered
 
-    def _check_room(self, connection: CommandProtocol) -> None:
-        own = sum(1 for waiting in self._line if waiting.connection is connection)
-        if len(self._line) >= WAITING_MAX or own >= PER_CONNECTION_MAX:
+    def _check_room(self, connection: CommandProtocol, body_bytes: int) -> None:
+        line = self._lines.get(payer_of(connection), ())
+        own = sum(1 for waiting in line if waiting.connection is connection)
+        count, line_bytes = len(self), body_bytes + _bytes_of(line)
+        all_bytes = body_bytes + sum(map(_bytes_of, self._lines.values()))
+        if (
+            count >= WAITING_MAX
+            or len(line) * _LINE_PART >= WAITING_MAX
+            or own >= PER_CONNECTION_MAX
+            or all_bytes > WAITING_BYTES_MAX
+            or line_bytes * _LINE_PART > WAITING_BYTES_MAX
+        ):
+            payer = payer_of(connection)
             raise SystemBusyError(
-                f"system busy: {len(self._line)} requests for long answers wait, {own} of them of"
-                f" this connection; allowed are {WAITING_MAX} and {PER_CONNECTION_MAX}"
+                f"system busy: {count} requests for long answers wait, {own} of them of this"
+                f" connection and {len(line)} of {payer[:_PAYER_CHARS_SHOWN]}, and would have"
+                f" {all_bytes} bytes; allowed are {WAITING_MAX} and {PER_CONNECTION_MAX}, and"
+                f" {WAITING_BYTES_MAX} bytes, half of all for each"
             )
 
     def _go_on(self) -> None:
-        line, clock_ms = self._line, self._clock_ms
+        lines, clock_ms = self._lines, self._clock_ms
         end_ms = clock_ms() + SLICE_MS
-        while line and clock_ms() < end_ms:
-            first = line[0]
-            if not first.connection.is_open:
+        while lines and clock_ms() < end_ms:
+            payer, line = next(iter(lines.items()))
+            # The others come before it the next time.
+            lines[payer] = lines.pop(payer)
+            if self._is_done(line[0], end_ms):
                 line.popleft()
-                first.pieces.close()
-                continue
-            try:
-                made = _work(first.pieces, lambda: clock_ms() < end_ms)
-            except Exception:
-                line.popleft()
-                # The error that is being handled.
-                first.answered.errback()
-                continue
-            if made is None:
-                break
-            line.popleft()
-            if isinstance(made, Deferred):
-                made.chainDeferred(first.answered)
-            else:
-                first.answered.callback(made)
-        if line:
+                if not line:
+                    del lines[payer]
+        if lines:
             self._soon(self._go_on)
+
+    def _is_done(self, first: _Waiting, end_ms: float) -> bool:
+        """Works on one until a time; tells whether nothing of it is left."""
+        if not first.connection.is_open:
+            first.pieces.close()
+            return True
+        try:
+            made = _work(first.pieces, lambda: self._clock_ms() < end_ms)
+        except Exception:
+            # The error that is being handled.
+            first.answered.errback()
+            return True
+        if isinstance(made, Deferred):
+            made.chainDeferred(first.answered)
+        elif made is not None:
+            first.answered.callback(made)
+        return made is not None
+
+
+def finished(pieces: Pieces) -> Answer:
+    """Does all the work at once; returns what is answered."""
+    return _work(pieces, lambda: True)
+
+
+def _bytes_of(line: Iterable[_Waiting]) -> int:
+    return sum(waiting.body_bytes for waiting in line)
 
 
 def _work(pieces: Pieces, has_time: Callable[[], bool]) -> RemotingCommand | Deferred[Any] | None:

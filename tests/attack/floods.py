@@ -120,8 +120,15 @@ def sql(size: Size) -> Flood:
 
 
 def new_sql(size: Size) -> Flood:
-    """The same, each with a text of its own, so that none is known already."""
-    return _sql_pulls(size, [f"{_CONDITION} AND a{number} IS NULL" for number in range(1000)])
+    """The same, each with a text of its own, so that none is known already; some are of signs."""
+    conditions = [f"{_CONDITION} AND a{number} IS NULL" for number in range(1000)]
+    conditions[::10] = map(_signs, range(0, 1000, 10))
+    return _sql_pulls(size, conditions)
+
+
+def _signs(number: int) -> str:
+    """A condition whose lines of signs look as if comments began there."""
+    return " OR ".join([f"a{number} = " + "-" * 60 + "1"] * 54)
 
 
 def _sql_pulls(size: Size, conditions: Sequence[str]) -> Flood:
@@ -311,23 +318,41 @@ def stands_of_groups(size: Size) -> Flood:
 
 
 def heart_beats(size: Size) -> Flood:
-    """Heart beats of 3.8 MB, each with 20,000 groups of its own."""
+    """Heart beats of 3.8 MB, each with 20,000 groups of its own; and in a pipeline those that are
+    as great as is allowed: with many groups, and with conditions that nobody has read yet.
+    """
 
     def flood(victim: Target) -> None:
         with victim.connect() as client:
             for number in range(3):
-                groups = [
-                    {"groupName": f"g-{number}-{group}", "consumeType": "CONSUME_PASSIVELY",
-                     "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-                     "subscriptionDataSet": []}
-                    for group in range(20_000)
-                ]  # fmt: skip
-                body = json.dumps({"clientID": "c", "consumerDataSet": groups}).encode()
-                client.ask_later(RequestCode.HEART_BEAT.value, {}, body)
+                names = [f"g-{number}-{group}" for group in range(20_000)]
+                client.ask_later(RequestCode.HEART_BEAT.value, {}, _heart_beat(names, {}))
             for _ in range(3):
                 client.read()
+        beats = [_heart_beat([f"h-{group}" for group in range(900)], {})]
+        for number in range(4):
+            texts = {f"sql-{at}": f"{_signs(at)} OR b{number} = 1" for at in range(60)}
+            beats.append(_heart_beat([f"h-{number}"], texts))
+        assert all(200 << 10 < len(beat) < 256 << 10 for beat in beats[1:])
+        sends = b"".join(victim.request(RequestCode.HEART_BEAT.value, {}, beat) for beat in beats)
+        pipeline_for(victim, size.seconds, [sends] * 4)
 
     return flood
+
+
+def _heart_beat(groups: Sequence[str], conditions: dict[str, str]) -> bytes:
+    """A heart beat of a consumer in some groups, each of which wants of topics what is given."""
+    wants = [
+        {"topic": topic, "subString": text, "expressionType": "SQL92", "subVersion": 1,
+         "tagsSet": [], "codeSet": [], "classFilterMode": False}
+        for topic, text in conditions.items()
+    ]  # fmt: skip
+    consumers = [
+        {"groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": wants}
+        for group in groups
+    ]  # fmt: skip
+    return json.dumps({"clientID": "c", "consumerDataSet": consumers}).encode()
 
 
 def many_keys(size: Size) -> Flood:

@@ -6,7 +6,7 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 `ProducerManager.java`.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -141,7 +141,14 @@ class ClientTable:
         known = None if group is None else group.members.get(connection)
         if known is None:
             self._check_room(self._consumers, group_name, connection, client.account)
-        self._check_subscriptions(group_name, group, wanted)
+        current = {} if group is None else group.subscriptions
+        newer = [
+            one
+            for topic, one in wanted.items()
+            if (old := current.get(topic)) is None or one.version > old.version
+        ]
+        gone = [topic for topic in current if topic not in wanted]
+        growth = self._growth(group_name, current, newer, gone)
         if group is None:
             group = self._consumers[group_name] = ConsumerGroup(group_name)
             self.generation += 1
@@ -156,39 +163,49 @@ class ClientTable:
         group.members[connection] = client
         group.set_want(connection, wanted)
         is_new = known is None or known.client_id != client.client_id
-        return self._update_subscriptions(group, wanted) or is_new
+        return self._update_subscriptions(group, newer, gone, growth) or is_new
 
-    def _check_subscriptions(
-        self, group_name: str, group: ConsumerGroup | None, wanted: Mapping[str, Subscription]
-    ) -> None:
-        former = 0 if group is None else group.subscriptions_bytes
-        needed = sum(map(_size_of, wanted.values()))
-        size = self._subscriptions_bytes - former + needed
-        if needed > former and size > _SUBSCRIPTIONS_BYTES_MAX:
+    def _growth(
+        self,
+        group_name: str,
+        current: Mapping[str, Subscription],
+        newer: Sequence[Subscription],
+        gone: Sequence[str],
+    ) -> int:
+        """Returns how much more a group's subscriptions will take, in bytes.
+
+        Raises:
+            SystemBusyError: so much more is not allowed.
+        """
+        growth = sum(map(_size_of, newer)) - sum(_size_of(current[topic]) for topic in gone)
+        growth -= sum(_size_of(current[one.topic]) for one in newer if one.topic in current)
+        size = self._subscriptions_bytes + growth
+        if growth > 0 and size > _SUBSCRIPTIONS_BYTES_MAX:
             raise SystemBusyError(
                 f"client not registered in group {group_name}: the subscriptions of all groups"
                 f" would take {size} bytes, allowed are {_SUBSCRIPTIONS_BYTES_MAX}"
             )
+        return growth
 
     def _update_subscriptions(
-        self, group: ConsumerGroup, wanted: Mapping[str, Subscription]
+        self,
+        group: ConsumerGroup,
+        newer: Sequence[Subscription],
+        gone: Sequence[str],
+        growth: int,
     ) -> bool:
-        """Newer subscriptions replace older ones; topics that are no longer named go."""
-        changed = False
-        for topic, subscription in wanted.items():
-            old = group.subscriptions.get(topic)
-            if old is None:
-                changed = True
-            if old is None or subscription.version > old.version:
-                group.subscriptions[topic] = subscription
-                self.generation += 1
-        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+        """Newer subscriptions replace older ones; topics that are no longer named go. Tells whether
+        a topic came or went.
+        """
+        count = len(group.subscriptions)
+        for one in newer:
+            group.subscriptions[one.topic] = one
+        changed = bool(gone) or len(group.subscriptions) > count
+        for topic in gone:
             del group.subscriptions[topic]
-            self.generation += 1
-            changed = True
-        size = sum(map(_size_of, group.subscriptions.values()))
-        self._subscriptions_bytes += size - group.subscriptions_bytes
-        group.subscriptions_bytes = size
+        self.generation += len(newer) + len(gone)
+        self._subscriptions_bytes += growth
+        group.subscriptions_bytes += growth
         return changed
 
     def register_producer(self, connection: Hashable, client: Client, group_name: str) -> None:

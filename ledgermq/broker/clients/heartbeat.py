@@ -2,18 +2,21 @@
 checks (46), lists (203, 204).
 
 A heart beat makes the group and its retry topic before it is answered, because the client looks
-for both right afterwards. Who changes the membership of a group has all its members told. Sources:
-`ClientManageProcessor.java`, `ConsumerManageProcessor.java`,
+for both right afterwards. It may name a thousand groups, so it is taken over piece by piece, a
+large one in several turns. Who changes the membership of a group has all its members told, behind
+that (`member_notices.py`). Sources: `ClientManageProcessor.java`, `ConsumerManageProcessor.java`,
 `DefaultConsumerIdsChangeListener.java`.
 """
 
-from collections.abc import Callable, Container, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from ledgermq.broker.clients.client_table import Client, ClientTable
+from ledgermq.broker.clients.member_notices import MemberNotices
 from ledgermq.broker.clients.request_limits import check_heart_beat, check_locks
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
@@ -29,6 +32,7 @@ from ledgermq.broker.selectors.filters import (
     subscription_of,
 )
 from ledgermq.broker.sight import visible_groups
+from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers, finished
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
@@ -41,13 +45,12 @@ from ledgermq.protocol.bodies import (
     ProducerConnection,
     UnlockBatchRequestBody,
 )
-from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from ledgermq.protocol.codes import LanguageCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerListByGroupRequestHeader,
     GetProducerConnectionListRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
     UnregisterClientRequestHeader,
 )
 from ledgermq.protocol.heartbeat import (
@@ -84,7 +87,20 @@ _WANTS_SHOWN: Final = 4
 _DIVIDED_TOLD_MS: Final = 10 * _MINUTE_MS
 _DIVIDED_MAX: Final = 1000
 
+# A heart beat of so many bytes is taken over at once: it names a few groups.
+_SMALL_BYTES: Final = 2048
+
 _log = Logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Who sent a heart beat; its connection tells it for the request at hand only."""
+
+    account: str | None
+    context: Any
+    peer: str
+    peer_host: str
 
 
 class ClientProcessor:
@@ -98,8 +114,19 @@ class ClientProcessor:
         clients: ClientTable,
         now_ms: Callable[[], int],
         clock_ms: Callable[[], float],
+        soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Binds the parts; `now_ms` is the wall clock, for people, `clock_ms` monotonic."""
+        """Binds the parts.
+
+        Args:
+            config: limits and times.
+            leadership: whether this member leads.
+            state: topics, groups, locks and offsets.
+            clients: who is here.
+            now_ms: the wall clock, for people.
+            clock_ms: monotonic time.
+            soon: has a function called in another turn.
+        """
         self._config = config
         self._leadership = leadership
         self._state = state
@@ -108,41 +135,61 @@ class ClientProcessor:
         self._clock_ms = clock_ms
         # Groups whose members want different things -> when the log tells it again.
         self._divided: dict[str, int] = {}
+        self._large_beats = SlicedAnswers(soon, clock_ms)
+        self._notices = MemberNotices(self._members_to_tell, soon, clock_ms)
 
     def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """HEART_BEAT (34): registers the client in its groups."""
+        sender = _Sender(
+            connection.account, connection.context, connection.peer, connection.peer_host
+        )
+        pieces = self._take_over(connection, sender, command)
+        size_bytes = len(command.body)
+        if size_bytes <= _SMALL_BYTES:
+            return finished(pieces)
+        return self._large_beats.answer(connection, pieces, size_bytes)
+
+    def _take_over(
+        self, connection: CommandProtocol, sender: _Sender, command: RemotingCommand
+    ) -> Pieces:
         data = command.body_as(HeartbeatData)
         check_heart_beat(data, self._config.heart_beat_groups_max)
         client = Client(
             data.client_id,
             command.language,
             command.version,
-            connection.peer,
+            sender.peer,
             int(self._clock_ms()),
-            connection.account,
+            sender.account,
         )
         self._clients.ids.hold(connection, client.client_id, client.account)
         refused: SystemBusyError | None = None
         remark = None
         for consumer in data.consumer_data_set:
+            wanted = []
+            for one in consumer.subscription_data_set:
+                wanted.append(_subscription(one))
+                yield
             try:
-                self._register_consumer(connection, client, consumer)
+                self._register_consumer(connection, sender, client, consumer, wanted)
                 remark = remark or self._division(connection, client, consumer)
             except SystemBusyError as error:
                 # The others are members all the same.
                 refused = refused or error
+            yield
         for producer in data.producer_data_set:
             self._clients.register_producer(connection, client, producer.group_name)
+            yield
         if refused is not None:
             raise refused
-        if self._state.is_making:
-            # The group is there for everybody when its first member hears that it belongs to it;
-            # one that cannot be made now is made by its next use.
-            made: Deferred[Any] = Deferred()
-            answer = command.response(ResponseCode.SUCCESS, remark)
-            self._state.when_made(lambda _: made.callback(answer))
-            return made
-        return command.response(ResponseCode.SUCCESS, remark)
+        answer = command.response(ResponseCode.SUCCESS, remark)
+        if not self._state.is_making:
+            return answer
+        # The group is there for everybody when its first member hears that it belongs to it; one
+        # that cannot be made now is made by its next use.
+        made: Deferred[Any] = Deferred()
+        self._state.when_made(lambda _: made.callback(answer))
+        return made
 
     def _division(
         self, connection: CommandProtocol, client: Client, consumer: ConsumerData
@@ -172,11 +219,16 @@ class ClientProcessor:
         return text
 
     def _register_consumer(
-        self, connection: CommandProtocol, client: Client, consumer: ConsumerData
+        self,
+        connection: CommandProtocol,
+        sender: _Sender,
+        client: Client,
+        consumer: ConsumerData,
+        wanted: list[Subscription],
     ) -> None:
         name = consumer.group_name
         try:
-            group = self._state.group_for_use(name, connection)
+            group = self._state.group_for_use(name, sender)
         except GroupNotFoundError:
             # Upstream registers the client all the same; its pulls are refused.
             pass
@@ -186,9 +238,7 @@ class ClientProcessor:
             ):
                 unit_flag = TOPIC_UNIT_SUBSCRIPTION if consumer.unit_mode else 0
                 topic_name = names.RETRY_PREFIX + name
-                self._state.topic_for_group(
-                    topic_name, group.retry_queue_count, unit_flag, connection
-                )
+                self._state.topic_for_group(topic_name, group.retry_queue_count, unit_flag, sender)
         has_changed = self._clients.register_consumer(
             connection,
             client,
@@ -196,10 +246,10 @@ class ClientProcessor:
             consume_type=consumer.consume_type.value,
             message_model=consumer.message_model.value,
             consume_from_where=consumer.consume_from_where.value,
-            subscriptions=[_subscription(data) for data in consumer.subscription_data_set],
+            subscriptions=wanted,
         )
         if has_changed:
-            self._tell_members(name)
+            self._notices.tell(name)
 
     def unregister(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNREGISTER_CLIENT (35): takes the client out of the named groups."""
@@ -209,13 +259,13 @@ class ClientProcessor:
         if header.consumer_group and self._clients.unregister_consumer(
             connection, header.consumer_group
         ):
-            self._tell_members(header.consumer_group)
+            self._notices.tell(header.consumer_group)
         return command.response(ResponseCode.SUCCESS)
 
     def connection_lost(self, connection: CommandProtocol) -> None:
         """Takes a closed connection out of all groups and has the rest told."""
         for group in self._clients.connection_lost(connection):
-            self._tell_members(group)
+            self._notices.tell(group)
 
     def close_others(self, accounts: Container[str]) -> None:
         """Closes connections of clients that live under an account that is gone: they would go on
@@ -261,21 +311,16 @@ class ClientProcessor:
         hours = self._config.retention_hours
         return max(minutes * _MINUTE_MS, hours * 60 * _MINUTE_MS) if minutes else 0
 
-    def _tell_members(self, group_name: str) -> None:
-        """Sends NOTIFY_CONSUMER_IDS_CHANGED (40) to all members of a group."""
+    def _members_to_tell(self, group_name: str) -> Iterable[CommandProtocol]:
+        """Returns the connections of a group whose members are told who came or went."""
         group = self._clients.find_group(group_name)
         settings = self._state.groups.find(group_name)
         if group is None or not self._config.notifies_members:
-            return
+            return ()
         if settings is not None and not settings.notifies_members:
-            return
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group_name)
-        for connection in group.members:
-            notice = RemotingCommand.request(
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, one_way=True
-            )
-            assert isinstance(connection, CommandProtocol)
-            connection.send_one_way(notice)
+            return ()
+        # Here clients are on connections of this broker.
+        return cast(Iterable[CommandProtocol], group.members)
 
     def list_members(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_CONSUMER_LIST_BY_GROUP (38): the client ids of a group; an empty list is an error."""

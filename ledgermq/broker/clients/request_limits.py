@@ -9,17 +9,20 @@ from typing import Final
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer, Processor
-from ledgermq.broker.selectors.filters import EXPRESSION_CHARS_MAX
+from ledgermq.broker.selectors.filters import EXPRESSION_CHARS_MAX, TAGS_MAX
 from ledgermq.protocol.bodies import LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.heartbeat import HeartbeatData
+from ledgermq.protocol.heartbeat import HeartbeatData, SubscriptionData
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
 from ledgermq.state.errors import InvalidRequestError
 from ledgermq.state.topics import QUEUES_MAX
 
 CLIENT_ID_CHARS_MAX: Final = 255
+# Of a heart beat, and of one group in it: what a group wants is compared at once.
+SUBSCRIPTIONS_MAX: Final = 5000
+GROUP_SUBSCRIPTIONS_MAX: Final = 1000
 _BROKER_NAME_CHARS_MAX: Final = 255
 # Of the body of a request for locks, for each queue.
 _QUEUE_BYTES: Final = 1024
@@ -59,8 +62,8 @@ def check_heart_beat(data: HeartbeatData, groups_max: int) -> None:
     """Checks a heart beat before any of it counts.
 
     Raises:
-        InvalidRequestError: there are too many groups, a name cannot be that of one, or the client
-            id or an expression is too long.
+        InvalidRequestError: there are too many groups, subscriptions or tags, a name cannot be that
+            of a group, or the client id or an expression is too long.
     """
     check_client_id(data.client_id)
     count = len(data.consumer_data_set) + len(data.producer_data_set)
@@ -71,16 +74,39 @@ def check_heart_beat(data: HeartbeatData, groups_max: int) -> None:
         )
     for producer in data.producer_data_set:
         names.check_group_name(producer.group_name)
+    subscription_count = 0
     for consumer in data.consumer_data_set:
         names.check_group_name(consumer.group_name)
+        count = len(consumer.subscription_data_set)
+        subscription_count += count
+        if count > GROUP_SUBSCRIPTIONS_MAX:
+            raise InvalidRequestError(
+                f"the group {consumer.group_name} subscribes to {count} topics,"
+                f" allowed are {GROUP_SUBSCRIPTIONS_MAX}"
+            )
         for subscription in consumer.subscription_data_set:
-            chars = len(subscription.sub_string or "")
-            if chars > EXPRESSION_CHARS_MAX:
-                raise InvalidRequestError(
-                    f"the subscription of group {consumer.group_name} to topic"
-                    f" {subscription.topic[:255]} has {chars} characters,"
-                    f" allowed are {EXPRESSION_CHARS_MAX}"
-                )
+            _check_subscription(consumer.group_name, subscription)
+    if subscription_count > SUBSCRIPTIONS_MAX:
+        raise InvalidRequestError(
+            f"the heart beat of {data.client_id} has {subscription_count} subscriptions,"
+            f" allowed are {SUBSCRIPTIONS_MAX}"
+        )
+
+
+def _check_subscription(group: str, subscription: SubscriptionData) -> None:
+    text = subscription.sub_string or ""
+    counts = (
+        ("characters", len(text), EXPRESSION_CHARS_MAX),
+        ("tags", 1 + text.count("||"), TAGS_MAX),
+        ("entries in tagsSet", len(subscription.tags_set), TAGS_MAX),
+        ("entries in codeSet", len(subscription.code_set), TAGS_MAX),
+    )
+    for what, count, limit in counts:
+        if count > limit:
+            raise InvalidRequestError(
+                f"the subscription of group {group} to topic {subscription.topic[:255]} has"
+                f" {count} {what}, allowed are {limit}"
+            )
 
 
 def check_client_id(client_id: str) -> None:

@@ -16,7 +16,9 @@ from ledgermq.state.errors import InvalidRequestError, SubscriptionParseError
 ALL_TAGS: Final = "*"
 TAG_TYPE: Final = "TAG"
 SQL_TYPE: Final = "SQL92"
-EXPRESSION_CHARS_MAX: Final = 65_536
+# A pull may bring an expression of tags with it, whose hashes are made for it.
+EXPRESSION_CHARS_MAX: Final = 16_384
+TAGS_MAX: Final = 1000
 
 # True for the tags code of a message that may be wanted.
 Matcher = Callable[[int], bool]
@@ -97,6 +99,11 @@ def subscription_of(
         )
     if text == ALL_TAGS:
         return Subscription(topic, ALL_TAGS, kind, version)
+    tags_count = 1 + text.count("||")
+    if tags_count > TAGS_MAX:
+        raise SubscriptionParseError(
+            f"the subscription of topic[{topic}] has {tags_count} tags, allowed are {TAGS_MAX}"
+        )
     tags = split_tags(text)
     if not tags:
         raise SubscriptionParseError("parse the consumer's subscription failed: no tag in it")

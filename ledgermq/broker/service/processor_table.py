@@ -185,6 +185,7 @@ def _clients(parts: Parts, pulls: PullProcessor) -> ClientProcessor:
         parts.clients,
         parts.now_ms,
         parts.clock_ms,
+        parts.soon,
     )
     _follow_rules(parts, pulls, clients)
     return clients

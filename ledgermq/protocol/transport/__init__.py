@@ -14,7 +14,7 @@ from ledgermq.protocol.transport.receive_budget import ReceiveBudget
 from ledgermq.protocol.transport.schedule import Schedule
 from ledgermq.protocol.transport.server import CommandServer
 from ledgermq.protocol.transport.turn import TurnOutput
-from ledgermq.protocol.transport.turn_shares import TurnShares
+from ledgermq.protocol.transport.turn_shares import TurnShares, payer_of
 
 __all__ = [
     "LOOK_INTERVAL_MS",
@@ -28,4 +28,5 @@ __all__ = [
     "Schedule",
     "TurnOutput",
     "TurnShares",
+    "payer_of",
 ]

@@ -38,7 +38,7 @@ from ledgermq.protocol.transport.receive_budget import ReceiveBudget
 from ledgermq.protocol.transport.requests import PendingRequests
 from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import Clock, DelayedCall, TurnOutput
-from ledgermq.protocol.transport.turn_shares import Share, TurnShares
+from ledgermq.protocol.transport.turn_shares import Share, TurnShares, payer_of
 
 # Twisted's 64 KiB a read costs a fifth of the throughput.
 _READ_BYTES: Final = 262_144
@@ -480,7 +480,7 @@ class CommandProtocol(Protocol):
         if self._share is not None:
             # Where something was sent, the time is known.
             now_s = self._active_at if self._active_at != before_s else self._clock.seconds()
-            self._share.end(now_s, self.account or self.peer_host)
+            self._share.end(now_s, payer_of(self))
         if not self._is_open:
             inbox.clear(self)
         elif inbox.is_waiting or self._is_reading_paused or self._held_call is not None:

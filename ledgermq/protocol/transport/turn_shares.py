@@ -73,6 +73,18 @@ class Waiting(Protocol):
         """Works on them for one share, and comes back to the line when some are left."""
 
 
+class Paying(Protocol):
+    """A connection, of which it is known whose it is."""
+
+    account: str | None
+    peer_host: str
+
+
+def payer_of(connection: Paying) -> str:
+    """Returns for whom something is done: an account, or an address where none is known."""
+    return connection.account or connection.peer_host
+
+
 class Payer:
     """Whose connections they are: an account, or an address."""
 

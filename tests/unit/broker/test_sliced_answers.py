@@ -12,6 +12,7 @@ from ledgermq.broker.offsets.group_offsets import GroupOffsetProcessor
 from ledgermq.broker.sliced_answers import (
     PER_CONNECTION_MAX,
     SLICE_MS,
+    WAITING_BYTES_MAX,
     WAITING_MAX,
     Pieces,
     SlicedAnswers,
@@ -111,6 +112,13 @@ class Bench:
         header = GetConsumeStatsInBrokerHeader(is_order=False)
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONSUME_STATS, header)
         return self.begin(lambda: self.groups.all_stats(self.connection, command))
+
+    def long(self) -> Pieces:
+        """Three slices of work, the first of which is done when it is asked for."""
+        for _ in range(3):
+            self.store.clock_ms += SLICE_MS
+            yield
+        return RemotingCommand(code=0)
 
     def begin(self, ask: Any) -> Any:
         begun_ms = self.store.clock_ms
@@ -246,13 +254,57 @@ def test_no_more_wait_than_may() -> None:
         bench.all_stats()
     with pytest.raises(SystemBusyError, match=r"16 requests for long answers wait, 16 of them"):
         bench.all_stats()
-    while len(bench.sliced) < WAITING_MAX:
-        if len(bench.sliced) % PER_CONNECTION_MAX == 0:
-            bench.connection = cast(Any, ListConnection())
+    for payer in ("10.0.0.9", "10.0.0.8"):
+        while len(bench.sliced) % (WAITING_MAX // 2) or bench.connection.peer_host != payer:
+            if len(bench.sliced) % PER_CONNECTION_MAX == 0:
+                bench.connection = cast(Any, ListConnection())
+                bench.connection.peer_host = payer
+            bench.all_stats()
+        bench.connection = cast(Any, ListConnection())
+        bench.connection.peer_host = payer
+        with pytest.raises(SystemBusyError, match=rf"0 of them .* and 128 of {payer}, .* 256 and"):
+            bench.all_stats()
+    assert len(bench.sliced) == WAITING_MAX
+    bench.connection.peer_host = "10.0.0.7"
+    with pytest.raises(SystemBusyError, match="256 requests for long answers wait, 0 of them"):
         bench.all_stats()
-    bench.connection = cast(Any, ListConnection())
-    with pytest.raises(SystemBusyError, match=r"allowed are 256 and 16"):
-        bench.all_stats()
+
+
+def test_bodies_that_wait_have_so_many_bytes_and_half_of_them_are_for_one() -> None:
+    bench = Bench()
+
+    def ask(size_bytes: int, account: str) -> None:
+        bench.connection = cast(Any, ListConnection())
+        bench.connection.account = account
+        bench.sliced.answer(bench.connection, bench.long(), size_bytes)
+
+    ask(0, "a")
+    ask(WAITING_BYTES_MAX // 2, "a")
+    with pytest.raises(SystemBusyError, match=f"would have {WAITING_BYTES_MAX // 2 + 1} bytes"):
+        ask(1, "a")
+    ask(WAITING_BYTES_MAX // 2, "b")
+    with pytest.raises(SystemBusyError, match="half of all for each"):
+        ask(1, "c")
+
+
+def test_who_asks_for_one_thing_does_not_wait_for_all_of_another() -> None:
+    bench = Bench()
+    ends: list[str] = []
+
+    def ask(account: str) -> None:
+        bench.connection = cast(Any, ListConnection())
+        bench.connection.account = account
+        answer = bench.sliced.answer(bench.connection, bench.long())
+        assert isinstance(answer, Deferred)
+        answer.addCallback(lambda _: ends.append(account))
+
+    for _ in range(20):
+        ask("greedy")
+    ask("modest")
+    ask("modest")
+    for _ in range(13):
+        bench.parts.turn.end()
+    assert ends == ["greedy", "modest", "greedy", "modest"]
 
 
 def test_what_fails_in_a_later_slice_is_told_and_the_next_goes_on() -> None:

@@ -85,7 +85,7 @@ class Hurry:
         parts.clients = ClientTable(parts.config.heart_beat_groups_max)
         self.clients = ClientProcessor(
             parts.config, parts.leadership, parts.state, parts.clients,
-            lambda: parts.now_ms, lambda: float(parts.now_ms),
+            lambda: parts.now_ms, lambda: float(parts.now_ms), parts.turn.soon,
         )  # fmt: skip
         offsets = OffsetProcessor(parts.leadership, parts.state, _NoStore(), 0, _relay)
         tools = TopicProcessor(

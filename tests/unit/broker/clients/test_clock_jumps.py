@@ -35,6 +35,7 @@ class Bench:
             parts.clients,
             lambda: parts.now_ms + parts.jump_ms,
             lambda: float(parts.now_ms),
+            parts.turn.soon,
         )
         self.connection = CommandProtocol(Clock(), Recorder())
         self.transport = StringTransport()

@@ -28,7 +28,7 @@ class Bench:
         self.parts = parts = Parts(channelExpiredTimeout="86400000", **settings).lead()
         self.processor = ClientProcessor(
             parts.config, parts.leadership, parts.state, parts.clients,
-            lambda: parts.now_ms + parts.jump_ms, lambda: float(parts.now_ms),
+            lambda: parts.now_ms + parts.jump_ms, lambda: float(parts.now_ms), parts.turn.soon,
         )  # fmt: skip
         self.connection = CommandProtocol(Clock(), Recorder())
         self.connection.context = (b"\x0a\x00\x00\x09", 5555)

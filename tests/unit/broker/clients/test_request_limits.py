@@ -31,7 +31,7 @@ class Bench:
         parts.state.put_topic(TopicConfig("T", 4, 4))
         processor = ClientProcessor(
             parts.config, parts.leadership, parts.state, parts.clients,
-            lambda: parts.now_ms, lambda: float(parts.now_ms),
+            lambda: parts.now_ms, lambda: float(parts.now_ms), parts.turn.soon,
         )  # fmt: skip
         table = {
             int(_CODE.HEART_BEAT): processor.heart_beat,
@@ -96,12 +96,45 @@ def test_a_large_body_is_not_read() -> None:
             bench.ask(code, b"{" * 3000)
 
 
-def test_an_expression_has_the_limit_that_it_has_in_a_pull() -> None:
+def test_an_expression_has_the_limits_that_it_has_in_a_pull() -> None:
     bench = Bench()
-    with pytest.raises(InvalidRequestError, match="has 65537 characters, allowed are 65536"):
-        bench.beat("a", expression="A" * 65_537)
+    for text, reason in (
+        ("A" * 16_385, "has 16385 characters, allowed are 16384"),
+        ("||".join(map(str, range(1001))), "has 1001 tags, allowed are 1000"),
+    ):
+        with pytest.raises(InvalidRequestError, match=reason):
+            bench.beat("a", expression=text)
     assert bench.parts.state.groups.find("a") is None
-    bench.beat("a", expression="A" * 65_536)
+    bench.beat("a", expression="A" * 16_384)
+    assert bench.parts.state.groups.find("a") is not None
+
+
+def subscriptions(count: int, **members: Any) -> list[dict[str, Any]]:
+    return [{"topic": f"T{number}", "subVersion": 1, **members} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ([subscriptions(1001)], "group g0 subscribes to 1001 topics, allowed are 1000"),
+        (
+            [subscriptions(1000)] * 5 + [subscriptions(1)],
+            "has 5001 subscriptions, allowed",
+        ),
+        ([subscriptions(1, tagsSet=list(map(str, range(1001))))], "1001 entries in tagsSet"),
+        ([subscriptions(1, codeSet=list(range(1001)))], "1001 entries in codeSet"),
+    ],
+)
+def test_a_heart_beat_with_too_many_wishes_makes_none_of_its_groups(
+    wanted: list[list[dict[str, Any]]], reason: str
+) -> None:
+    bench = Bench(maxHeartbeatBytes="1000000")
+    consumers = [
+        {"groupName": f"g{number}", "subscriptionDataSet": one} for number, one in enumerate(wanted)
+    ]
+    with pytest.raises(InvalidRequestError, match=reason):
+        bench.ask(_CODE.HEART_BEAT, {"clientID": "c", "consumerDataSet": consumers})
+    assert bench.parts.clients.memberships_count == 0
 
 
 def test_a_request_locks_so_many_queues_and_none_when_there_are_more() -> None:

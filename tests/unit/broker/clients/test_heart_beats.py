@@ -1,0 +1,155 @@
+"""Large heart beats are taken over in pieces, for whoever sent them, and compile no condition."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+
+from ledgermq.broker.clients.heartbeat import ClientProcessor
+from ledgermq.broker.selectors import sql_filter
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.errors import InvalidRequestError
+from tests.unit.broker.parts import Parts
+from tests.unit.protocol.wires import Recorder
+
+# What a look at the clock takes here: a piece of work, about.
+_LOOK_MS = 0.05
+
+
+class Bench:
+    """A leader that clients tell of themselves."""
+
+    def __init__(self, **settings: str) -> None:
+        parts = self.parts = Parts(**settings).lead()
+        self.clock_ms = 0.0
+        self.processor = ClientProcessor(
+            parts.config, parts.leadership, parts.state, parts.clients,
+            lambda: parts.now_ms, self._look, parts.turn.soon,
+        )  # fmt: skip
+
+    def _look(self) -> float:
+        self.clock_ms += _LOOK_MS
+        return self.clock_ms
+
+    def connect(self) -> CommandProtocol:
+        connection = CommandProtocol(Clock(), Recorder())
+        connection.context = (b"\x0a\x00\x00\x09", 5555)
+        connection.makeConnection(StringTransport())
+        return connection
+
+    def beat(self, connection: CommandProtocol, groups: int, **wanted: Any) -> Any:
+        consumers = [
+            {
+                "groupName": f"g{number}",
+                "subscriptionDataSet": [{"topic": f"T{number}", "subVersion": 1, **wanted}],
+            }
+            for number in range(groups)
+        ]
+        body = json.dumps({"clientID": "c", "consumerDataSet": consumers}).encode()
+        command = RemotingCommand(code=int(RequestCode.HEART_BEAT), body=body)
+        answer = self.processor.heart_beat(connection, command)
+        if isinstance(answer, Deferred):
+            ends: list[Any] = []
+            answer.addBoth(ends.append)
+            return ends
+        return [answer]
+
+    def members(self) -> int:
+        return self.parts.clients.memberships_count
+
+
+def test_a_large_heart_beat_takes_several_turns_and_is_answered_behind_the_last() -> None:
+    bench = Bench()
+    ends = bench.beat(bench.connect(), 200)
+    done = [bench.members()]
+    while not ends:
+        bench.parts.turn.end()
+        done.append(bench.members())
+    assert len(done) > 10 and done == sorted(done) and done[-1] == 200
+    assert max(later - sooner for sooner, later in zip(done, done[1:], strict=False)) < 30
+    assert ends[0].code == ResponseCode.SUCCESS
+    # Its groups are there by then.
+    assert bench.parts.state.groups.find("g199") is not None
+    assert bench.parts.state.topics.find("%RETRY%g199") is not None
+
+
+def test_a_small_one_does_not_wait_for_large_ones() -> None:
+    bench = Bench()
+    large = bench.beat(bench.connect(), 200)
+    assert not large and 0 < bench.members() < 200
+    small = bench.beat(bench.connect(), 5)
+    bench.parts.turn.end()
+    assert not large and small[0].code == ResponseCode.SUCCESS
+
+
+def test_it_counts_for_who_sent_it_whoever_signs_meanwhile() -> None:
+    bench = Bench()
+    made: list[str | None] = []
+    state = bench.parts.state
+    check = state.check_group
+
+    def noting(group: Any, maker: Any) -> None:
+        made.append(maker.account)
+        check(group, maker)
+
+    state.check_group = noting  # type: ignore[method-assign]
+    connection = bench.connect()
+    connection.account = "sender"
+    ends = bench.beat(connection, 100)
+    connection.account = "another"
+    while not ends:
+        bench.parts.turn.end()
+    assert made == ["sender"] * 100
+    group = bench.parts.clients.find_group("g99")
+    assert group is not None and [one.account for one in group.members.values()] == ["sender"]
+
+
+def test_a_connection_that_closes_meanwhile_is_in_no_group() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.beat(connection, 200)
+    assert bench.members() > 0
+    connection.close("test")
+    bench.processor.connection_lost(connection)
+    while bench.parts.turn.waiting:
+        bench.parts.turn.end()
+    assert bench.members() == 0 and bench.parts.clients.find_group("g0") is None
+
+
+def test_a_wrong_one_changes_nothing_even_when_it_has_to_wait() -> None:
+    bench = Bench()
+    bench.beat(bench.connect(), 200)
+    ends = bench.beat(bench.connect(), 100, subString="x" * 16_385)
+    assert ends == []
+    while not ends:
+        bench.parts.turn.end()
+    assert ends[0].check(InvalidRequestError)
+    assert bench.members() == 200
+
+
+@pytest.mark.parametrize("groups", [1, 50])
+def test_no_condition_is_compiled_before_a_pull_asks_for_it(
+    groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+    parse = sql_filter.parse_sql
+    monkeypatch.setattr(
+        sql_filter, "parse_sql", lambda text: (compiled.append(text), parse(text))[1]
+    )
+    bench = Bench(enablePropertyFilter="true")
+    text = f"beat = {groups}"
+    ends = bench.beat(bench.connect(), groups, subString=text, expressionType="SQL92")
+    while not ends:
+        bench.parts.turn.end()
+    assert compiled == []
+    group = bench.parts.clients.find_group("g0")
+    assert group is not None
+    matches = group.subscriptions["T0"].find_property_matcher()
+    assert matches is not None and matches({"beat": str(groups)}) and compiled == [text]
