@@ -29,7 +29,7 @@ from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 # A header carries the properties of a message as JSON text, where one byte may take six; a message
 # with properties over the limit of 32,767 bytes must still reach the processor that refuses it.
-HEADER_BYTES_MAX: Final = 1_048_576
+HEADER_BYTES_MAX: Final = 262_144
 # Ext fields of one command; the largest real header has about twenty.
 EXT_FIELDS_COUNT_MAX: Final = 1024
 

@@ -319,7 +319,8 @@ def stands_of_groups(size: Size) -> Flood:
 
 def heart_beats(size: Size) -> Flood:
     """Heart beats of 3.8 MB, each with 20,000 groups of its own; and in a pipeline those that are
-    as great as is allowed: with many groups, and with conditions that nobody has read yet.
+    as great as is allowed: with many groups, and with conditions that nobody has read yet. Between
+    them are questions whether such a condition can be applied.
     """
 
     def flood(victim: Target) -> None:
@@ -329,15 +330,25 @@ def heart_beats(size: Size) -> Flood:
                 client.ask_later(RequestCode.HEART_BEAT.value, {}, _heart_beat(names, {}))
             for _ in range(3):
                 client.read()
+        requests = [
+            victim.request(RequestCode.CHECK_CLIENT_CONFIG.value, {}, _check(number))
+            for number in range(100)
+        ]
         beats = [_heart_beat([f"h-{group}" for group in range(900)], {})]
         for number in range(4):
             texts = {f"sql-{at}": f"{_signs(at)} OR b{number} = 1" for at in range(60)}
             beats.append(_heart_beat([f"h-{number}"], texts))
         assert all(200 << 10 < len(beat) < 256 << 10 for beat in beats[1:])
-        sends = b"".join(victim.request(RequestCode.HEART_BEAT.value, {}, beat) for beat in beats)
-        pipeline_for(victim, size.seconds, [sends] * 4)
+        requests += [victim.request(RequestCode.HEART_BEAT.value, {}, beat) for beat in beats]
+        pipeline_for(victim, size.seconds, [b"".join(requests)] * 4)
 
     return flood
+
+
+def _check(number: int) -> bytes:
+    """A question whether a condition can be applied."""
+    wanted = {"topic": "sql", "subString": _signs(number), "expressionType": "SQL92"}
+    return json.dumps({"clientId": "c", "group": "h", "subscriptionData": wanted}).encode()
 
 
 def _heart_beat(groups: Sequence[str], conditions: dict[str, str]) -> bytes:
@@ -355,6 +366,17 @@ def _heart_beat(groups: Sequence[str], conditions: dict[str, str]) -> bytes:
     return json.dumps({"clientID": "c", "consumerDataSet": consumers}).encode()
 
 
+def large_messages(size: Size) -> Flood:
+    """Messages as large as is allowed, of a few connections that do not wait for answers."""
+    body = bytes(4_194_304 - 256)
+
+    def flood(victim: Target) -> None:
+        send = victim.request(RequestCode.SEND_MESSAGE.value, send_fields("large", 0), body)
+        pipeline_for(victim, size.seconds, [send] * 4)
+
+    return flood
+
+
 def many_keys(size: Size) -> Flood:
     """A hundred messages of 7,900 keys each."""
     keys = " ".join(f"{number:03x}" for number in range(7900))
@@ -370,7 +392,8 @@ def many_keys(size: Size) -> Flood:
 FLOODS: Final = (
     quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
     tls_handshakes, one_way, one_way_of_many, small_requests, unfinished_frames, slow_loris,
-    small_pieces, list_requests, stands_of_groups, heart_beats, many_keys,
+    small_pieces, list_requests, stands_of_groups, heart_beats,
+    large_messages, many_keys,
 )  # fmt: skip
 
 

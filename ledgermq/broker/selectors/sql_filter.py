@@ -98,10 +98,12 @@ def _compiled(expression: str) -> PropertyMatcher:
 def compile_node(node: Node) -> Evaluate:
     """Returns the function that evaluates a tree; it may raise SqlValueError."""
     match node:
-        case Literal(value):
-            return lambda properties: value
         case Property(name):
             return lambda properties: properties.get(name)
+        case Comparison():
+            return _comparison(node)
+        case Literal(value):
+            return lambda properties: value
         case Truth(operand):
             return _truth(compile_node(operand))
         case Not(operand):
@@ -113,8 +115,6 @@ def compile_node(node: Node) -> Evaluate:
             return lambda properties: is_null_of(properties) is None
         case IsOneOf(operand, texts):
             return _one_of(operand.name, texts)
-        case Comparison():
-            return _comparison(node)
         case And(operands):
             return _all(tuple(compile_node(operand) for operand in operands))
         case Or(operands):

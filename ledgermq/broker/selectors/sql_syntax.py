@@ -256,20 +256,25 @@ class _Parser:
         return Comparison(sign, left, right)
 
     def _unary(self) -> Node:
-        sign = self._sign
-        if sign == "(":
+        if self._sign == "(":
             return self._parenthesized()
-        if sign not in _UNARY:
+        if self._sign not in _UNARY:
             return self._primary()
-        start = self._advance() + 1
-        self._deeper(start - 1)
-        operand = self._unary()
-        self._depth -= 1
-        if sign == "+":
-            return operand
-        if sign == "-":
-            return Negative(operand)
-        return Not(self._truth(operand, start))
+        signs = []
+        depth = self._depth
+        while self._sign in _UNARY:
+            signs.append(self._sign)
+            self._deeper(self._advance())
+        start = self._at
+        operand = self._parenthesized() if self._sign == "(" else self._primary()
+        self._depth = depth
+        for sign in reversed(signs):
+            start -= 1
+            if sign == "-":
+                operand = _negative(operand)
+            elif sign == "NOT":
+                operand = _opposite(self._truth(operand, start + 1))
+        return operand
 
     def _parenthesized(self) -> Node:
         """A run of parentheses, opened all at once and closed one after the other."""
@@ -328,6 +333,17 @@ class _Parser:
         if isinstance(node, Literal) and (node.value is None or isinstance(node.value, bool)):
             return node
         raise self._error(at, "a condition is expected here")
+
+
+def _negative(operand: Node) -> Node:
+    """The number with the other sign; two more of them change nothing."""
+    if isinstance(operand, Negative) and isinstance(operand.operand, Negative):
+        return operand.operand
+    return Negative(operand)
+
+
+def _opposite(truth: Node) -> Node:
+    return truth.operand if isinstance(truth, Not) else Not(truth)
 
 
 def _unquoted(text: str) -> str:
