@@ -40,7 +40,7 @@ QUIET_FLOOR_MS: Final = 2.0
 TURN_FLOOR_MS: Final = 1.0
 
 
-_CONDITION: Final = " AND ".join(
+COSTLY_CONDITION: Final = " AND ".join(
     ["(" * 20 + "a NOT BETWEEN 1 AND 9 AND b NOT IN ('x','y','z')" + ")" * 20] * 40
 )
 
@@ -116,12 +116,12 @@ def _hold(victim: Target, stack: ExitStack, waits_ms: Sequence[int]) -> None:
 
 def sql(size: Size) -> Flood:
     """Pulls whose condition costs the most and holds for no message."""
-    return _sql_pulls(size, [_CONDITION + " AND a IS NULL"])
+    return _sql_pulls(size, [COSTLY_CONDITION + " AND a IS NULL"])
 
 
 def new_sql(size: Size) -> Flood:
     """The same, each with a text of its own, so that none is known already; some are of signs."""
-    conditions = [f"{_CONDITION} AND a{number} IS NULL" for number in range(1000)]
+    conditions = [f"{COSTLY_CONDITION} AND a{number} IS NULL" for number in range(1000)]
     conditions[::10] = map(_signs, range(0, 1000, 10))
     return _sql_pulls(size, conditions)
 

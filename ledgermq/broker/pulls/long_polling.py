@@ -67,16 +67,17 @@ class _Queue:
 class WokenPulls(Collection[ParkedPull]):
     """Pulls that were taken out; a row becomes an object when it is come to."""
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("pieces",)
 
     def __init__(self, pieces: Sequence[Collection[ParkedPull]]) -> None:
-        self._pieces = pieces
+        # Each of one queue, and each a block at most.
+        self.pieces = pieces
 
     def __len__(self) -> int:
-        return sum(map(len, self._pieces))
+        return sum(map(len, self.pieces))
 
     def __iter__(self) -> Iterator[ParkedPull]:
-        return chain.from_iterable(self._pieces)
+        return chain.from_iterable(self.pieces)
 
     def __contains__(self, pull: object) -> bool:
         return any(pull == own for own in self)

@@ -8,10 +8,10 @@ On a follower a pull sees what is committed there; offsets outside of its queue 
 because the queue may only be behind. Source: `PullMessageProcessor.java`.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
+from math import inf
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls, WokenPulls
 from ledgermq.broker.pulls.matching_reads import read_matching
 from ledgermq.broker.pulls.parked_rows import ParkedPull
+from ledgermq.broker.pulls.woken_lines import WokenLines
 from ledgermq.broker.selectors.filters import (
     SQL_TYPE,
     Matcher,
@@ -190,7 +191,7 @@ class PullProcessor:
         self.spans: GivenWatcher | None = None
         self._soon = soon
         # Woken pulls that no turn had time for, and whether a call for them is due.
-        self._woken: deque[Iterator[ParkedPull]] = deque()
+        self._woken = WokenLines(clock_ms)
         self._is_call_due = False
         # What the pull that was parked last asks for, but for its place, and its matcher.
         self._last_wanted: PullMessageRequestHeader | None = None
@@ -231,16 +232,15 @@ class PullProcessor:
     def answer_all(self) -> None:
         """Runs all parked pulls again: the broker stops."""
         self._soon = None
-        self._woken.append(iter(self._parked.take_all()))
+        self._woken.add(self._parked.take_all())
         self._run_woken()
 
     def end_waits(self, reason: str) -> None:
         """Has all clients that wait ask again: what they were let wait for may be none of theirs
         by now.
         """
-        pulls = chain(self._parked.take_all(), *self._woken)
-        self._woken.clear()
-        self._end_some(pulls, reason)
+        self._woken.add(self._parked.take_all())
+        self._end_some(self._woken.take_all(), reason)
 
     def _end_some(self, pulls: Iterator[ParkedPull], reason: str) -> None:
         ended_count = 0
@@ -255,29 +255,23 @@ class PullProcessor:
 
     def _run_again(self, pulls: WokenPulls) -> None:
         if pulls:
-            self._woken.append(iter(pulls))
+            self._woken.add(pulls)
             if not self._is_call_due:
                 self._run_woken()
 
     def _run_woken(self) -> None:
         """Runs woken pulls; one message may wake a hundred thousand, so not all in one turn."""
         self._is_call_due = False
-        woken, clock_ms = self._woken, self._clock_ms
-        end_ms = clock_ms() + _WOKEN_MS_MAX
-        while woken:
-            pull = next(woken[0], None)
-            if pull is None:
-                woken.popleft()
-                continue
-            if pull.connection.is_open:
-                self._run_one(pull)
-            if self._soon is not None and clock_ms() >= end_ms:
-                self._is_call_due = True
-                self._soon(self._run_woken)
-                return
+        is_last = self._soon is None
+        self._woken.run(self._run_one, inf if is_last else self._clock_ms() + _WOKEN_MS_MAX)
+        if self._woken and self._soon is not None:
+            self._is_call_due = True
+            self._soon(self._run_woken)
 
     def _run_one(self, pull: ParkedPull) -> None:
         command, connection = _command_of(pull), pull.connection
+        if not connection.is_open:
+            return
         header: PullMessageRequestHeader = replace(
             pull.request, queue_id=pull.queue_id, queue_offset=pull.queue_offset
         )
