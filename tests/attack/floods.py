@@ -120,10 +120,18 @@ def sql(size: Size) -> Flood:
 
 
 def new_sql(size: Size) -> Flood:
-    """The same, each with a text of its own, so that none is known already; some are of signs."""
+    """The same, each with a text of its own, so that none is known already; some are of signs, some
+    of chains of comparisons.
+    """
     conditions = [f"{COSTLY_CONDITION} AND a{number} IS NULL" for number in range(1000)]
     conditions[::10] = map(_signs, range(0, 1000, 10))
+    conditions[5::10] = map(_chains, range(5, 1000, 10))
     return _sql_pulls(size, conditions)
+
+
+def _chains(number: int) -> str:
+    """A condition with as many comparisons as are allowed."""
+    return f"a{number} = 1 OR " + " OR ".join(["a" + "=a" * 59] * 10)
 
 
 def _signs(number: int) -> str:
@@ -366,17 +374,6 @@ def _heart_beat(groups: Sequence[str], conditions: dict[str, str]) -> bytes:
     return json.dumps({"clientID": "c", "consumerDataSet": consumers}).encode()
 
 
-def large_messages(size: Size) -> Flood:
-    """Messages as large as is allowed, of a few connections that do not wait for answers."""
-    body = bytes(4_194_304 - 256)
-
-    def flood(victim: Target) -> None:
-        send = victim.request(RequestCode.SEND_MESSAGE.value, send_fields("large", 0), body)
-        pipeline_for(victim, size.seconds, [send] * 4)
-
-    return flood
-
-
 def many_keys(size: Size) -> Flood:
     """A hundred messages of 7,900 keys each."""
     keys = " ".join(f"{number:03x}" for number in range(7900))
@@ -392,8 +389,7 @@ def many_keys(size: Size) -> Flood:
 FLOODS: Final = (
     quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
     tls_handshakes, one_way, one_way_of_many, small_requests, unfinished_frames, slow_loris,
-    small_pieces, list_requests, stands_of_groups, heart_beats,
-    large_messages, many_keys,
+    small_pieces, list_requests, stands_of_groups, heart_beats, many_keys,
 )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def quiet(victim: Victim) -> Effect:
     [floods.held_pulls, floods.woken_pulls, floods.sql, floods.new_sql, floods.idle_connections,
      floods.half_messages, floods.delayed_messages, floods.tls_handshakes, floods.one_way,
      floods.small_requests, floods.unfinished_frames, floods.slow_loris, floods.small_pieces,
-     floods.list_requests, floods.heart_beats, floods.large_messages, floods.many_keys,
+     floods.list_requests, floods.heart_beats, floods.many_keys,
      floods.one_way_of_many, floods.stands_of_groups],
 )  # fmt: skip
 def test_a_client_beside_goes_on(

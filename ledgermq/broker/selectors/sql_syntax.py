@@ -9,9 +9,9 @@
     primary  := string | integer | float | TRUE | FALSE | NULL | name | ( or )
 
 What can never be evaluated is refused here: an order between texts or truths, a comparison with
-NULL, an empty BETWEEN, a number as a truth. Text after a complete expression is not read. Length
-and depth are limited, so that no expression exhausts the stack. Source: `SelectorParser.jj`,
-`ComparisonExpression.java`, `UnaryExpression.java` of 4.9.3.
+NULL, an empty BETWEEN, a number as a truth. Text after a complete expression is not read. Length,
+depth and comparisons are limited, so that no expression exhausts the stack or takes long. Source:
+`SelectorParser.jj`, `ComparisonExpression.java`, `UnaryExpression.java` of 4.9.3.
 """
 
 from math import inf
@@ -50,6 +50,8 @@ EXPRESSION_BYTES_MAX: Final = 4096
 DEPTH_MAX: Final = 64
 # Of the tree: a chain inside of a chain is less deep in the text than in the tree.
 _HEIGHT_MAX: Final = 2 * DEPTH_MAX
+# Joined by AND or OR, no more have room in the text; only chains of them would.
+COMPARISONS_MAX: Final = 600
 # How strongly what follows an operand binds it.
 _OR, _AND, _EQUAL, _COMPARE = range(1, 5)
 _LEVELS: Final = (
@@ -92,6 +94,7 @@ class _Parser:
         self._at = 0
         self._sign = self._meanings[0]
         self._depth = 0
+        self._comparisons_left = COMPARISONS_MAX
 
     def parse(self) -> Node:
         root = self._truth(self._expression_from(_OR), 0)
@@ -125,6 +128,12 @@ class _Parser:
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise self._error(at, f"it is nested deeper than {DEPTH_MAX} levels")
+
+    def _link(self, at: int) -> None:
+        self._comparisons_left -= 1
+        if self._comparisons_left < 0:
+            raise self._error(at, f"it has more than {COMPARISONS_MAX} comparisons")
+        self._deeper(at)
 
     # The grammar.
 
@@ -164,7 +173,7 @@ class _Parser:
             if _LEVELS.get(sign) != _EQUAL:
                 return node
             at = self._advance()
-            self._deeper(at)
+            self._link(at)
             if sign == "IS":
                 is_not = self._sign == "NOT"
                 if is_not:
@@ -195,11 +204,11 @@ class _Parser:
             if _LEVELS.get(sign) != _COMPARE:
                 return node
             if sign in ("BETWEEN", "IN"):
-                self._deeper(self._at)
+                self._link(self._at)
                 node = self._range_or_list(node)
                 continue
             at = self._advance()
-            self._deeper(at)
+            self._link(at)
             if sign == "NOT":
                 node = self._range_or_list(node, is_not=True)
             else:

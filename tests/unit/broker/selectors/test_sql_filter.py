@@ -124,6 +124,17 @@ def test_chains_inside_of_chains_are_limited_too() -> None:
         compile_sql(text)
 
 
+def test_comparisons_are_limited_but_for_those_that_are_joined() -> None:
+    chain = "a" + " = a" * 60
+    assert compile_sql("(" + ") OR (".join([chain] * 10) + ")")({"a": "1"}) is False
+    with pytest.raises(SqlSyntaxError, match="more than 600 comparisons") as raised:
+        compile_sql(" OR ".join([chain] * 11))
+    # The sign of the first one too many.
+    assert raised.value.position == 10 * (len(chain) + 4) + 2
+    joined = "a=1" + " OR a=1" * 584
+    assert len(joined) > EXPRESSION_BYTES_MAX - 7 and compile_sql(joined)({"a": "1"})
+
+
 def test_wide_expression_is_no_deep_one() -> None:
     text = " OR ".join(f"a = {number}" for number in range(300))
     assert compile_sql(text)({"a": "299"}) and not compile_sql(text)({"a": "300"})
