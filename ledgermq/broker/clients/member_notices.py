@@ -57,21 +57,23 @@ class MemberNotices:
         self._untold[group] = None
 
     def _go_on(self) -> None:
-        untold, clock_ms = self._untold, self._clock_ms
-        end_ms = clock_ms() + NOTICES_MS
-        while untold and clock_ms() < end_ms:
-            group, members = next(iter(untold.items()))
-            del untold[group]
-            if members is None:
-                members = iter(tuple(self._members_of(group)))
-            count = 0
-            for connection in islice(members, _AT_ONCE):
-                count += 1
-                if connection.is_open:
-                    header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
-                    code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
-                    connection.send_one_way(RemotingCommand.request(code, header, one_way=True))
-            if count == _AT_ONCE:
-                untold[group] = members
-        if untold:
-            self._soon(self._go_on)
+        end_ms = self._clock_ms() + NOTICES_MS
+        try:
+            while self._untold and self._clock_ms() < end_ms:
+                group, members = next(iter(self._untold.items()))
+                del self._untold[group]
+                self._tell_some(group, members or iter(tuple(self._members_of(group))))
+        finally:
+            if self._untold:
+                self._soon(self._go_on)
+
+    def _tell_some(self, group: str, members: Iterator[CommandProtocol]) -> None:
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
+        some = tuple(islice(members, _AT_ONCE))
+        if len(some) == _AT_ONCE:
+            # It is not its turn again before the others had theirs.
+            self._untold[group] = members
+        for connection in some:
+            if connection.is_open:
+                code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+                connection.send_one_way(RemotingCommand.request(code, header, one_way=True))

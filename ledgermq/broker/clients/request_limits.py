@@ -95,6 +95,9 @@ def check_heart_beat(data: HeartbeatData, groups_max: int) -> None:
 
 def _check_subscription(group: str, subscription: SubscriptionData) -> None:
     text = subscription.sub_string or ""
+    if max(len(text), len(subscription.tags_set), len(subscription.code_set)) <= TAGS_MAX:
+        # As nearly all: a heart beat may have thousands.
+        return
     counts = (
         ("characters", len(text), EXPRESSION_CHARS_MAX),
         ("tags", 1 + text.count("||"), TAGS_MAX),

@@ -91,17 +91,19 @@ class WokenLines:
         while self._heap:
             self._used_ms, _, line = heappop(self._heap)
             begun_ms = now_ms
-            while (pull := line.take()) is not None:
-                run_one(pull)
-                now_ms = clock_ms()
-                if now_ms - begun_ms >= _SLICE_MS or now_ms >= end_ms:
-                    break
-            if pull is None:
-                del self._lines[line.payer]
-            else:
-                self._push(self._used_ms + now_ms - begun_ms, line)
-                if now_ms >= end_ms:
-                    return
+            try:
+                while (pull := line.take()) is not None:
+                    run_one(pull)
+                    now_ms = clock_ms()
+                    if now_ms - begun_ms >= _SLICE_MS or now_ms >= end_ms:
+                        break
+            finally:
+                if pull is None:
+                    del self._lines[line.payer]
+                else:
+                    self._push(self._used_ms + now_ms - begun_ms, line)
+            if pull is not None and now_ms >= end_ms:
+                return
 
     def _push(self, used_ms: float, line: _Line) -> None:
         heappush(self._heap, (used_ms, next(self._numbers), line))

@@ -105,6 +105,21 @@ def test_who_was_told_before_the_last_change_is_told_again() -> None:
     assert min(bench.told("g")) == 1 and gone.told == []
 
 
+def test_a_notice_that_fails_keeps_no_other_one_back() -> None:
+    bench = Bench(g=3, h=40)
+    broken = bench.members["g"][0]
+    broken.told = cast(Any, None)
+    bench.notices.tell("g")
+    bench.notices.tell("h")
+    with pytest.raises(AttributeError):
+        bench.turn.end()
+    bench.turns()
+    assert bench.told("h") == [1] * 40
+    bench.notices.tell("h")
+    bench.turns()
+    assert bench.told("h") == [2] * 40
+
+
 def test_a_closed_connection_is_not_told() -> None:
     bench = Bench(g=40)
     bench.notices.tell("g")

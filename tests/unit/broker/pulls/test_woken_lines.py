@@ -6,6 +6,8 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ledgermq.broker.pulls.long_polling import WokenPulls
 from ledgermq.broker.pulls.parked_rows import Asked, ParkedPull, ParkedRows
 from ledgermq.broker.pulls.woken_lines import WokenLines
@@ -139,6 +141,21 @@ def test_pulls_that_are_woken_while_others_are_run_are_run_too() -> None:
     bench.add(pulls_of(connection_of("a"), 1))
     bench.lines.run(run, 1.0)
     assert [number for _, number in bench.ran] == [0, 2, 1, 0] and not bench.lines
+
+
+def test_a_pull_that_fails_keeps_no_other_one_back() -> None:
+    bench = Bench()
+
+    def run(pull: ParkedPull) -> None:
+        if pull.opaque == 1:
+            raise RuntimeError("planted")
+        bench.ran.append((pull.connection.account, pull.opaque))
+
+    bench.add(pulls_of(connection_of("a"), 3), pulls_of(connection_of("b"), 1))
+    with pytest.raises(RuntimeError):
+        bench.lines.run(run, 1.0)
+    bench.lines.run(run, 1.0)
+    assert sorted(bench.ran) == [("a", 0), ("a", 2), ("b", 0)] and not bench.lines
 
 
 def test_all_are_taken() -> None:
