@@ -136,7 +136,7 @@ def _chains(number: int) -> str:
 
 def _signs(number: int) -> str:
     """A condition whose lines of signs look as if comments began there."""
-    return " OR ".join([f"a{number} = " + "-" * 60 + "1"] * 54)
+    return "FALSE\nOR " + " OR ".join([f"a{number} = " + "-" * 60 + "1"] * 54)
 
 
 def _sql_pulls(size: Size, conditions: Sequence[str]) -> Flood:

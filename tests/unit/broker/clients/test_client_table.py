@@ -107,6 +107,24 @@ def test_closed_connection_leaves_all_groups() -> None:
     assert table.memberships_count == 0
 
 
+def test_what_subscriptions_take_is_that_of_those_that_are_there() -> None:
+    table = ClientTable()
+    for wanted in (
+        [subscription("T", 1, "a||b"), subscription("U", 1)],
+        [subscription("T", 2, "a||b||" + "c" * 99), subscription("U", 1, "not newer")],
+        [subscription("T", 3, "a")],
+        [subscription("V", 1, "a||b||c")],
+        [],
+    ):
+        register(table, "a", *wanted)
+        group = table.find_group("g")
+        assert group is not None
+        fresh = ClientTable()
+        register(fresh, "a", *group.subscriptions.values())
+        assert table._subscriptions_bytes == fresh._subscriptions_bytes
+        assert group.subscriptions_bytes == fresh._subscriptions_bytes
+
+
 def test_silent_connections_are_found() -> None:
     table = ClientTable()
     register(table, "a", seen_ms=0)

@@ -100,15 +100,19 @@ def test_it_counts_for_who_sent_it_whoever_signs_meanwhile() -> None:
         check(group, maker)
 
     state.check_group = noting  # type: ignore[method-assign]
+    # Nothing of the next one is looked at before another turn.
+    first = bench.connect()
+    first.account = "sender"
+    bench.beat(first, 100)
     connection = bench.connect()
     connection.account = "sender"
-    ends = bench.beat(connection, 100)
+    ends = bench.beat(connection, 200)
     connection.account = "another"
     while not ends:
         bench.parts.turn.end()
-    assert made == ["sender"] * 100
-    group = bench.parts.clients.find_group("g99")
-    assert group is not None and [one.account for one in group.members.values()] == ["sender"]
+    assert made == ["sender"] * 200
+    group = bench.parts.clients.find_group("g199")
+    assert group is not None and {one.account for one in group.members.values()} == {"sender"}
 
 
 def test_a_connection_that_closes_meanwhile_is_in_no_group() -> None:

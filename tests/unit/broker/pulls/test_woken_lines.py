@@ -85,6 +85,13 @@ def test_a_few_quick_pulls_do_not_wait_for_many_slow_ones() -> None:
     assert bench.clock_ms - begun_ms < 5.0
 
 
+def test_many_lines_are_served_in_one_turn() -> None:
+    bench = Bench()
+    for number in range(7):
+        bench.add(pulls_of(connection_of(f"a{number}"), 1000))
+    assert set(bench.turn()) == {f"a{number}" for number in range(7)}
+
+
 def test_time_is_shared_alike_however_long_each_takes() -> None:
     bench = Bench(a=2.0, b=0.02, c=0.3)
     for account, count in (("a", 1000), ("b", 50_000), ("c", 5000)):

@@ -8,6 +8,7 @@ import pytest
 from ledgermq.broker.pulls.matching_reads import read_matching
 from ledgermq.broker.selectors.filters import Subscription, subscription_of
 from ledgermq.broker.selectors.sql_filter import CompiledExpressions, compile_node, compile_sql
+from ledgermq.broker.selectors.sql_nodes import And, Literal, Node, Not, Property, is_higher
 from ledgermq.broker.selectors.sql_syntax import (
     DEPTH_MAX,
     EXPRESSION_BYTES_MAX,
@@ -55,7 +56,18 @@ def test_only_true_matches(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "position"),
-    [("a != 1", 2), ("a > ", 4), ("", 0), ("a >= '9'", 2), ("(a = 1", 6), ("b = 1 AND 5", 10)],
+    [
+        ("a != 1", 2),
+        ("a > ", 4),
+        ("", 0),
+        ("a >= '9'", 2),
+        ("(a = 1", 6),
+        ("b = 1 AND 5", 10),
+        ("(((5)) AND TRUE)", 1),
+        ("((a) = 1 AND 5)", 13),
+        ("NOT NOT 5", 8),
+        ("(- -5 OR a)", 1),
+    ],
 )
 def test_error_names_the_position(expression: str, position: int) -> None:
     with pytest.raises(SqlSyntaxError) as raised:
@@ -133,6 +145,13 @@ def test_comparisons_are_limited_but_for_those_that_are_joined() -> None:
     assert raised.value.position == 10 * (len(chain) + 4) + 2
     joined = "a=1" + " OR a=1" * 584
     assert len(joined) > EXPRESSION_BYTES_MAX - 7 and compile_sql(joined)({"a": "1"})
+
+
+def test_height_of_a_tree_is_the_number_of_its_levels() -> None:
+    root: Node = Property("a")
+    for levels in range(1, 10):
+        assert not is_higher(root, levels) and is_higher(root, levels - 1)
+        root = And((Literal(value=True), root)) if levels % 2 else Not(root)
 
 
 def test_wide_expression_is_no_deep_one() -> None:
