@@ -145,11 +145,17 @@ def _write_members(members: list[tuple[Any, Any]], out: list[bytes], has_quoted_
         separator = b","
         if isinstance(key, str):
             out.append(_encode_plain(key))
+        elif type(key) is int and not has_quoted_keys:
+            # Queue ids, of which offsets of groups have hundreds of thousands.
+            out.append(_encode_plain(key))
         else:
             text = write(key, has_quoted_keys=has_quoted_keys)
             out.append(_encode_plain(text.decode()) if has_quoted_keys else text)
         out.append(b":")
-        _write(member, out, has_quoted_keys)
+        if type(member) in _PLAIN:
+            out.append(_encode_plain(member))
+        else:
+            _write(member, out, has_quoted_keys)
     out.append(b"}" if members else b"{}")
 
 

@@ -1,4 +1,4 @@
-"""Topics and groups by hand: create and delete (17, 215, 200, 207), list (21, 201, 305, 351, 352).
+"""Topics and groups by hand: create and delete (17, 215, 200, 207), show (305, 351, 352).
 
 A change is answered when its record is committed, so that what a tool was told survives any
 member. Source: `AdminBrokerProcessor.java`.
@@ -13,9 +13,7 @@ from twisted.internet.defer import Deferred
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.encoded_list import EncodedList
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.sight import Asker, groups_of_table, topics_of_table
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
 from ledgermq.protocol.codes import ResponseCode
@@ -41,7 +39,7 @@ _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class TopicProcessor:
-    """Changes and lists topics and subscription groups."""
+    """Changes and shows topics and subscription groups."""
 
     def __init__(
         self,
@@ -65,8 +63,6 @@ class TopicProcessor:
         self._leadership = leadership
         self._state = state
         self._system_topics = system_topics | names.SYSTEM_TOPICS
-        self._topic_list = EncodedList(self._write_topics, lambda: state.topics.generation)
-        self._group_list = EncodedList(self._write_groups, lambda: state.groups.generation)
 
     # Topics.
 
@@ -138,16 +134,6 @@ class TopicProcessor:
         if name in self._system_topics or names.is_system_topic(name):
             raise InvalidRequestError(f"The topic[{name}] is conflict with system topic.")
 
-    def list_topics(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_ALL_TOPIC_CONFIG (21): the table, as far as the account may see it."""
-        body = self._topic_list.body_for(connection)
-        return command.response(ResponseCode.SUCCESS, body=body)
-
-    def _write_topics(self, asker: Asker) -> bytes:
-        table = self._state.topics.to_json()
-        shown = topics_of_table(asker, table["topicConfigTable"])
-        return lenient_json.write({**table, "topicConfigTable": shown})
-
     def list_system_topics(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
         body = TopicList(sorted(self._system_topics)).encode()
@@ -209,16 +195,6 @@ class TopicProcessor:
         return answer_when_committed(
             command, lambda done: self._state.remove_group(name, removes_offsets, done)
         )
-
-    def list_groups(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): the table, as far as the account may see it."""
-        body = self._group_list.body_for(connection)
-        return command.response(ResponseCode.SUCCESS, body=body)
-
-    def _write_groups(self, asker: Asker) -> bytes:
-        table = self._state.groups.to_json()
-        shown = groups_of_table(asker, table["subscriptionGroupTable"])
-        return lenient_json.write({**table, "subscriptionGroupTable": shown})
 
     def show_group(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_SUBSCRIPTIONGROUP_CONFIG (352, 5.x)."""

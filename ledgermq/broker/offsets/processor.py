@@ -1,4 +1,4 @@
-"""Offsets of groups (14, 15, 43) and of queues (29 to 32).
+"""Offsets of groups (14, 15) and of queues (29 to 32).
 
 An offset of a group is stored by the leader only, when it is committed (`offset_commits.py`): that
 is when who waits is answered; what is told one-way is proposed within a second, and passed on by
@@ -21,12 +21,9 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.committed_answers import answer_when_committed, when_committed
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.encoded_list import EncodedList
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.selectors.filters import Matcher
-from ledgermq.broker.sight import Asker, pairs_of_table
 from ledgermq.commitlog import GetMessageResult
-from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
@@ -96,7 +93,6 @@ class OffsetProcessor:
             relay: passes an offset on to the leader: as decoded, and as it came.
         """
         self._relay = relay
-        self._offset_list = EncodedList(self._write_offsets)
         self._memory_bytes = memory_bytes
         self._leadership = leadership
         self._state = state
@@ -204,16 +200,6 @@ class OffsetProcessor:
         else:
             state.keep_offset(group, topic, queue_id, offset)
         return command.response(ResponseCode.SUCCESS)
-
-    def list_all(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_ALL_CONSUMER_OFFSET (43): the table, as far as the account may see it."""
-        body = self._offset_list.body_for(connection)
-        return command.response(ResponseCode.SUCCESS, body=body)
-
-    def _write_offsets(self, asker: Asker) -> bytes:
-        tables = self._state.offsets.to_json()
-        shown = {name: pairs_of_table(asker, table) for name, table in tables.items()}
-        return lenient_json.write(shown)
 
     def max_offset(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_MAX_OFFSET (30): offset of the next committed message."""

@@ -12,6 +12,7 @@ from ledgermq.broker.access.questions import may_be_asked
 from ledgermq.broker.access.quotas import Quotas
 from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.admin.runtime_info import AdminProcessor
+from ledgermq.broker.admin.table_lists import TableLists
 from ledgermq.broker.admin.topics import TopicProcessor
 from ledgermq.broker.clients.creation_rates import CreationRates
 from ledgermq.broker.clients.heartbeat import ClientProcessor
@@ -357,7 +358,6 @@ def _offsets(parts: Parts) -> dict[RequestCode, Processor]:
     return {
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update,
-        RequestCode.GET_ALL_CONSUMER_OFFSET: offsets.list_all,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
         RequestCode.GET_MAX_OFFSET: offsets.max_offset,
         RequestCode.GET_MIN_OFFSET: offsets.min_offset,
@@ -373,12 +373,10 @@ def _topics(parts: Parts) -> dict[RequestCode, Processor]:
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
-        RequestCode.GET_ALL_TOPIC_CONFIG: topics.list_topics,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.list_system_topics,
         RequestCode.GET_TOPIC_CONFIG: topics.show_topic,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.put_group,
         RequestCode.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.list_groups,
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: topics.show_group,
     }
 
@@ -414,7 +412,11 @@ def _questions(
         lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
         sliced,
     )
+    lists = TableLists(parts.state, sliced)
     return {
+        RequestCode.GET_ALL_TOPIC_CONFIG: lists.list_topics,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lists.list_groups,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: lists.list_offsets,
         RequestCode.QUERY_MESSAGE: queries.query,
         RequestCode.VIEW_MESSAGE_BY_ID: queries.view,
         RequestCode.GET_TOPIC_STATS_INFO: queries.topic_stats,
