@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -282,16 +283,7 @@ def list_requests(size: Size) -> Flood:
     """Requests for lists in a pipeline, of connections that close without reading."""
 
     def flood(victim: Target) -> None:
-        with victim.connect(is_admin=True) as client:
-            for number in range(size.topics):
-                client.ask_later(
-                    RequestCode.UPDATE_AND_CREATE_TOPIC.value,
-                    {"topic": f"listed-{number}", "defaultTopic": "TBW102", "readQueueNums": "1",
-                     "writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG",
-                     "topicSysFlag": "0", "order": "false"},
-                )  # fmt: skip
-            for _ in range(size.topics):
-                client.read()
+        _make_topics(victim, size.topics)
         lists = _pipelined(victim, RequestCode.GET_ALL_TOPIC_CONFIG, [{}] * 3000)
         for _ in range(10):
             with victim.connect() as client:
@@ -300,6 +292,47 @@ def list_requests(size: Size) -> Flood:
         pipeline_for(victim, size.seconds, [lists] * 4)
 
     return flood
+
+
+def changed_lists(size: Size) -> Flood:
+    """Requests for lists of thousands of topics, of which one is changed again and again."""
+
+    def flood(victim: Target) -> None:
+        _make_topics(victim, max(size.topics, 2000))
+        lists = _pipelined(victim, RequestCode.GET_ALL_TOPIC_CONFIG, [{}] * 1000)
+        ended = threading.Event()
+
+        def change() -> None:
+            with victim.connect(is_admin=True) as client:
+                for count in cycle((2, 1)):
+                    if ended.wait(0.01):
+                        return
+                    client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC.value, _topic_fields(0, count))
+
+        changes = threading.Thread(target=change)
+        changes.start()
+        try:
+            pipeline_for(victim, size.seconds, [lists] * 4)
+        finally:
+            ended.set()
+            changes.join()
+
+    return flood
+
+
+def _make_topics(victim: Target, count: int) -> None:
+    with victim.connect(is_admin=True) as client:
+        for number in range(count):
+            fields = _topic_fields(number, 1)
+            client.ask_later(RequestCode.UPDATE_AND_CREATE_TOPIC.value, fields)
+        for _ in range(count):
+            client.read()
+
+
+def _topic_fields(number: int, queue_count: int) -> dict[str, str]:
+    return {"topic": f"listed-{number}", "defaultTopic": "TBW102", "perm": "6",
+            "readQueueNums": str(queue_count), "writeQueueNums": str(queue_count),
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
 
 
 def stands_of_groups(size: Size) -> Flood:
@@ -389,7 +422,7 @@ def many_keys(size: Size) -> Flood:
 FLOODS: Final = (
     quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
     tls_handshakes, one_way, one_way_of_many, small_requests, unfinished_frames, slow_loris,
-    small_pieces, list_requests, stands_of_groups, heart_beats, many_keys,
+    small_pieces, list_requests, changed_lists, stands_of_groups, heart_beats, many_keys,
 )  # fmt: skip
 
 

@@ -41,11 +41,10 @@ def quiet(victim: Victim) -> Effect:
 @pytest.mark.parametrize(
     "make",
     [floods.held_pulls, floods.woken_pulls, floods.sql, floods.new_sql, floods.idle_connections,
-     floods.half_messages, floods.delayed_messages, floods.tls_handshakes, floods.small_requests,
-     floods.unfinished_frames, floods.slow_loris, floods.small_pieces, floods.list_requests,
-     floods.many_keys, floods.stands_of_groups, floods.heart_beats,
-     # Last: lists that they asked for are written long after, anew for each topic that is made.
-     floods.one_way, floods.one_way_of_many],
+     floods.half_messages, floods.delayed_messages, floods.tls_handshakes, floods.one_way,
+     floods.small_requests, floods.unfinished_frames, floods.slow_loris, floods.small_pieces,
+     floods.list_requests, floods.changed_lists, floods.many_keys, floods.one_way_of_many,
+     floods.stands_of_groups, floods.heart_beats],
 )  # fmt: skip
 def test_a_client_beside_goes_on(
     victim: Victim, quiet: Effect, make: Callable[[Size], Flood]
