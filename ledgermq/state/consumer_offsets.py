@@ -68,6 +68,8 @@ class ConsumerOffsetTable:
         self.knows_light_queues = knows_light_queues
         self._offsets: OffsetsByKey = {}
         self._names = OrderedNames()
+        # Of each group: a million pairs are not looked through for one group's.
+        self._topics_of: dict[str, set[str]] = {}
         self._keys_max = keys_max
         # At most what the offsets take as JSON.
         self.json_bytes = 0
@@ -144,6 +146,7 @@ class ConsumerOffsetTable:
             if known is None:
                 known = self._offsets[key] = {}
                 self._names.add(key)
+                self._note(key)
                 self.json_bytes += _key_bytes(key)
             self.json_bytes -= len(known) * _QUEUE_BYTES
             known.update(queues)
@@ -153,6 +156,9 @@ class ConsumerOffsetTable:
         """Takes over all offsets of a document."""
         self._offsets = {key: dict(queues) for key, queues in offsets.items()}
         self._names = OrderedNames(self._offsets)
+        self._topics_of.clear()
+        for key in self._offsets:
+            self._note(key)
         self.json_bytes = sum(
             _key_bytes(key) + len(queues) * _QUEUE_BYTES for key, queues in offsets.items()
         )
@@ -192,12 +198,7 @@ class ConsumerOffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """Returns the topics for which a group has offsets, in order."""
-        end = SEPARATOR + group
-        return sorted(key[: -len(end)] for key in self._offsets if key.endswith(end))
-
-    def keys(self) -> list[str]:
-        """Returns topic@group of all pairs."""
-        return list(self._offsets)
+        return sorted(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """Returns the groups that have offsets for a topic, in order."""
@@ -225,6 +226,15 @@ class ConsumerOffsetTable:
     def _remove(self, key: str) -> None:
         self.json_bytes -= _key_bytes(key) + len(self._offsets.pop(key)) * _QUEUE_BYTES
         self._names.remove(key)
+        topic, group = split_group_key(key)
+        topics = self._topics_of[group]
+        topics.remove(topic)
+        if not topics:
+            del self._topics_of[group]
+
+    def _note(self, key: str) -> None:
+        topic, group = split_group_key(key)
+        self._topics_of.setdefault(group, set()).add(topic)
 
     def all(self) -> OffsetsByKey:
         """Returns all offsets; the dicts are the table's own and must not be changed."""

@@ -32,7 +32,7 @@ from ledgermq.broker.selectors.filters import (
     subscription_of,
 )
 from ledgermq.broker.sight import visible_groups
-from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers, finished
+from ledgermq.broker.sliced_answers import Eyes, Pieces, SlicedAnswers, finished
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
@@ -89,6 +89,8 @@ _DIVIDED_MAX: Final = 1000
 
 # A heart beat of so many bytes is taken over at once: it names a few groups.
 _SMALL_BYTES: Final = 2048
+# Of a long list, some microseconds each.
+_NAMES_A_PIECE: Final = 32
 
 _log = Logger()
 
@@ -135,7 +137,8 @@ class ClientProcessor:
         self._clock_ms = clock_ms
         # Groups whose members want different things -> when the log tells it again.
         self._divided: dict[str, int] = {}
-        self._large_beats = SlicedAnswers(soon, clock_ms)
+        # Large heart beats, and lists of all producers.
+        self._sliced = SlicedAnswers(soon, clock_ms)
         self._notices = MemberNotices(self._members_to_tell, soon, clock_ms)
 
     def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -147,7 +150,7 @@ class ClientProcessor:
         size_bytes = len(command.body)
         if size_bytes <= _SMALL_BYTES:
             return finished(pieces)
-        return self._large_beats.answer(connection, pieces, size_bytes)
+        return self._sliced.answer(connection, pieces, size_bytes)
 
     def _take_over(
         self, connection: CommandProtocol, sender: _Sender, command: RemotingCommand
@@ -424,22 +427,34 @@ class ClientProcessor:
 
     def list_all_producers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_ALL_PRODUCER_INFO (328, 4.9.8): the live members of all producer groups."""
+        return self._sliced.answer(connection, self._producers(command, Eyes(connection.sight)))
+
+    def _producers(self, command: RemotingCommand, eyes: Eyes) -> Pieces:
         # What the wall clock would say of a time on the other one.
         ahead_ms = self._now_ms() - int(self._clock_ms())
-        groups = {
-            name: [
-                {
+        rows: list[bytes] = []
+        for number, name in enumerate(self._clients.producer_group_names):
+            if number % _NAMES_A_PIECE == 0:
+                yield
+            if not visible_groups(eyes, (name,)):
+                continue
+            members: list[bytes] = []
+            for client in self._clients.producers_of(name):
+                member = {
                     "clientId": client.client_id,
                     "language": _LANGUAGES.get(client.language, "OTHER"),
                     "lastUpdateTimestamp": client.seen_ms + ahead_ms,
                     "remoteIP": f"/{client.address}",
                     "version": client.version,
                 }
-                for client in self._clients.producers_of(name)
-            ]
-            for name in visible_groups(connection, self._clients.producer_group_names)
-        }
-        return command.response(ResponseCode.SUCCESS, body=lenient_json.write({"data": groups}))
+                members.append(lenient_json.write_plain(member))
+                if len(members) % _NAMES_A_PIECE == 0:
+                    yield
+            if members:
+                rows.append(b"%b:[%b]" % (lenient_json.write_plain(name), b",".join(members)))
+                yield
+        body = b'{"data":{%b}}' % b",".join(rows)
+        return command.response(ResponseCode.SUCCESS, body=body)
 
 
 def _keys(queues: list[MessageQueue]) -> list[QueueKey]:

@@ -1,6 +1,7 @@
 """Groups, committed offsets and queue locks as plain tables."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -146,8 +147,31 @@ def test_offsets_of_a_group_and_of_a_topic_go() -> None:
     assert table.topics_of("g") == ["t", "u"]
     assert table.groups_of("t") == ["g", "h"]
     table.remove_group("g")
+    assert (table.topics_of("g"), table.topics_of("h")) == ([], ["t"])
     table.remove_topic("t")
     assert len(table) == 0
+
+
+def test_topics_of_a_group_are_found_without_a_look_at_all_pairs() -> None:
+    class Pairs(dict[str, dict[int, int]]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("looked at all pairs")
+
+    table = ConsumerOffsetTable(1000)
+    retries = {"%RETRY%g@g": {0: 3}, "t@%RETRY%g": {0: 3}}
+    table.replace_all({f"t{number}@g{number % 7}": {0: 1} for number in range(99)} | retries)
+    table.merge({"u@g3": {"0": 5}, "t3@g3": {"1": 5}})
+    table.replace_range("t3@g3", "t4@g4", {"t31@g": {"0": 2}})
+    expected: dict[str, list[str]] = {}
+    for key in table.all():
+        topic, _, group = key.rpartition("@")
+        expected[group] = sorted([*expected.get(group, ()), topic])
+    assert {"t3", "u"} < set(expected["g3"])
+    assert expected["g"] == ["%RETRY%g", "t31"]
+    table._offsets = Pairs(table._offsets)
+    for group, topics in expected.items():
+        assert table.topics_of(group) == topics
+    assert table.topics_of("t0") == table.topics_of("") == []
 
 
 def test_offset_json_is_read_with_any_keys() -> None:

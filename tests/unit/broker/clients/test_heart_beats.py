@@ -157,3 +157,29 @@ def test_no_condition_is_compiled_before_a_pull_asks_for_it(
     assert group is not None
     matches = group.subscriptions["T0"].find_property_matcher()
     assert matches is not None and matches({"beat": str(groups)}) and compiled == [text]
+
+
+def test_all_producers_are_told_in_pieces() -> None:
+    bench = Bench()
+    for number in range(70):
+        groups = range(0, 300, 1 + number % 3)
+        producers = [{"groupName": f"p{group:03}"} for group in groups]
+        body = json.dumps({"clientID": f"c{number}", "producerDataSet": producers}).encode()
+        bench.processor.heart_beat(bench.connect(), RemotingCommand(code=34, body=body))
+        while bench.parts.turn.waiting:
+            bench.parts.turn.end()
+    ends: list[Any] = []
+    answer = bench.processor.list_all_producers(bench.connect(), RemotingCommand(code=328))
+    assert isinstance(answer, Deferred)
+    answer.addBoth(ends.append)
+    turns = 0
+    while not ends:
+        bench.parts.turn.end()
+        turns += 1
+    groups_told = json.loads(ends[0].body)["data"]
+    assert list(groups_told) == [f"p{number:03}" for number in range(300)]
+    for number, members in enumerate(groups_told.values()):
+        here = {f"c{one}" for one in range(70) if number % (1 + one % 3) == 0}
+        assert {member["clientId"] for member in members} == here
+    # At most a dozen looks at the clock in each, of 32 members each.
+    assert turns > sum(map(len, groups_told.values())) / (32 * 12)
