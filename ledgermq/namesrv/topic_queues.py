@@ -136,6 +136,8 @@ class TopicQueues:
 
     def names_with(self, broker_names: set[str]) -> list[str]:
         """Topics that one of some broker names has, sorted."""
+        if not broker_names:
+            return []
         return sorted(t for t, queues in self._topics.items() if broker_names & queues.keys())
 
     def names_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:

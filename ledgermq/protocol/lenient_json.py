@@ -117,12 +117,16 @@ def _write(value: object, out: list[bytes], has_quoted_keys: bool) -> None:
         _write_members(list(value.items()), out, has_quoted_keys)
     elif isinstance(value, (list, tuple, set, frozenset)):
         items = sorted(value) if isinstance(value, (set, frozenset)) else value
+        if _PLAIN.issuperset(map(type, items)):
+            # Names, of which a name server has tens of thousands.
+            out.append(_encode_plain(items))
+            return
         separator = b"["
         for item in items:
             out.append(separator)
             _write(item, out, has_quoted_keys)
             separator = b","
-        out.append(b"]" if items else b"[]")
+        out.append(b"]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise LocalProtocolError("number in a JSON body", value, "a finite number")
     elif isinstance(value, Enum):

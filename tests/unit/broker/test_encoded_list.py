@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from ledgermq.broker.admin.table_lists import TableLists
 from ledgermq.broker.encoded_list import EncodedList
-from ledgermq.broker.sight import pairs_of_table
+from ledgermq.broker.sight import pairs_of_table, topics_of_table
 from ledgermq.broker.sliced_answers import SLICE_MS, SlicedAnswers
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
@@ -227,6 +227,28 @@ def test_a_change_under_way_is_in_the_next_answer(turns_before: int) -> None:
     assert table.written_count == 2
 
 
+def test_what_was_begun_before_a_change_is_not_kept_for_who_asks_behind_it() -> None:
+    turns = Turns()
+    table = Table(turns, 2000)
+    first, second = asking(), asking()
+    first.account, second.account = "one", "two"
+    old = table.list.answer(first, _ASKED)
+    table.version = 2
+    new = table.list.answer(second, _ASKED)
+    turns.finish(old)
+    assert table.body() == table.expected()
+    assert turns.finish(new) == table.expected()
+
+
+def test_who_asked_is_shown_what_it_may_see_whoever_asks_on_its_connection_meanwhile() -> None:
+    turns = Turns()
+    table = Table(turns, 2000)
+    connection = asking("a")
+    answer = table.list.answer(connection, _ASKED)
+    connection.sight = None
+    assert turns.finish(answer) == table.expected("a")
+
+
 def _tables() -> Turns:
     """Tables with all that entries may have."""
     turns = Turns()
@@ -236,10 +258,9 @@ def _tables() -> Turns:
         state.put_topic(TopicConfig(f"T{number}", number, 8, attributes=attributes))
         settings = GroupSettings(consume_message_orderly=True, consume_timeout_minute=number)
         state.put_group(SubscriptionGroup(f"g{number}", settings=settings))
-    for queue_id in range(1500):
-        state.keep_offset("g1", "T1", queue_id, queue_id * 3)
-    for number in range(70):
-        state.keep_offset(f"g{number}", "T2", 0, 2**62 + number)
+    state.offsets.put({"T1@g1": {queue_id: queue_id * 3 for queue_id in range(1500)}})
+    state.offsets.put({f"T2@g{number}": {0: 2**62 + number} for number in range(70)})
+    assert (len(state.topics), len(state.groups), len(state.offsets)) > (100, 100, 70)
     return turns
 
 
@@ -254,6 +275,11 @@ def test_the_tables_of_a_broker_are_what_they_are_in_one_piece() -> None:
         body = turns.finish(ask(asking(), _ASKED))
         assert body == lenient_json.write(table.to_json())
         assert body == turns.finish(ask(asking(), _ASKED))
+    state.topics.put(TopicConfig("T1", 3, 3), 1)
+    state.groups.put(SubscriptionGroup("g1", retries_max=7), 1)
+    for ask, changed in ((lists.list_topics, state.topics), (lists.list_groups, state.groups)):
+        body = turns.finish(ask(asking(), _ASKED))
+        assert body == lenient_json.write(changed.to_json())
 
 
 def test_an_account_sees_its_part_of_the_tables() -> None:
@@ -267,16 +293,28 @@ def test_an_account_sees_its_part_of_the_tables() -> None:
     assert offsets["offsetTable"] == {}
 
 
-def test_offsets_of_many_queues_are_told_in_pieces() -> None:
+def test_large_entries_are_told_in_pieces() -> None:
+    """Offsets of a thousand queues, and settings of tens of kilobytes."""
     turns = _tables()
-    write, longest = lenient_json.write, 0
+    state = turns.parts.state
+    attributes = {"x": "y" * 20_000}
+    for number in range(100):
+        state.topics.put(TopicConfig(f"U{number}", 1, 1, attributes=attributes), 1)
 
-    def count(value: Any, **options: Any) -> bytes:
-        nonlocal longest
-        longest = max(longest, len(value) if isinstance(value, Mapping) else 0)
-        return write(value, **options)
+    def encode(value: Any) -> bytes:
+        text = lenient_json.write(value)
+        turns.clock_ms += len(text) / 100_000
+        return text
 
-    offsets = turns.parts.state.offsets
-    table = EncodedList(offsets.document, pairs_of_table, turns.sliced, count)
-    assert turns.finish(table.answer(asking(), _ASKED)) == write(offsets.to_json())
-    assert 0 < longest <= 512
+    def longest_ms(table: Any, shown: Any) -> float:
+        told = EncodedList(table.document, shown, turns.sliced, encode)
+        begun_ms = turns.clock_ms
+        answer = told.answer(asking(), _ASKED)
+        turns.longest_ms = turns.clock_ms - begun_ms
+        assert turns.finish(answer) == lenient_json.write(table.to_json())
+        return turns.longest_ms
+
+    # 64 KiB and an entry more; 512 queues are 10 KB.
+    assert 0 < longest_ms(state.topics, topics_of_table) < SLICE_MS + 0.9
+    state.offsets.put({"T1@g1": dict.fromkeys(range(60_000), 2**62)})
+    assert 0 < longest_ms(state.offsets, pairs_of_table) < SLICE_MS + 0.3
