@@ -20,6 +20,7 @@ from ledgermq.client.errors import (
     RefusedError,
     UnreachableError,
 )
+from ledgermq.client.first_commits import FirstCommits
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
@@ -146,6 +147,7 @@ class QueueRequests:
         check_group(self._group)
         self._config = config
         self._serializer = serializer
+        self._first_commits = FirstCommits()
         # Requests that wait; the end of their waiting.
         self._waiting: set[asyncio.Timeout] = set()
         self._is_closed = False
@@ -175,13 +177,16 @@ class QueueRequests:
             expression: which of them.
             count_max: messages at most; None as configured.
             suspend_s: how long the broker may wait for a message; None as configured, 0 not at all.
-            commit_offset: consumed up to here; None says nothing about that.
+            commit_offset: consumed up to here; None says nothing about that, nor is it told before
+                the first `commit` for the topic was answered.
 
         Raises:
             RefusedError, UnreachableError, NoRouteError, NameServerError.
         """
         if suspend_s is None:
             suspend_s = self._config.suspend_s
+        if not self._first_commits.is_behind(queue):
+            commit_offset = None
         flags = sysflag.PULL_SUBSCRIPTION
         flags |= sysflag.PULL_SUSPEND if suspend_s > 0 else 0
         flags |= sysflag.PULL_COMMIT_OFFSET if commit_offset is not None else 0
@@ -271,7 +276,11 @@ class QueueRequests:
             queue_id=queue.queue_id,
             commit_offset=offset,
         )
-        await self._ask_well(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+        async def tell() -> None:
+            await self._ask_well(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+        await self._first_commits.tell(queue, tell)
 
     async def send_back(self, message: ReceivedMessage, delay: timedelta | None = None) -> None:
         """Gives a message back: the broker delivers it to the group later, or buries it.
