@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
+from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.first_commits import FirstCommits
+from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.headers import PullMessageRequestHeader
+from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET
 from tests.scenarios import run
 
 _S = 20.0
@@ -121,3 +126,33 @@ def test_pulls_tell_offsets_behind_the_first() -> None:
         assert commits.is_behind(second) and not commits.is_behind(_queues("U")[0])
 
     run(scenario(), _S)
+
+
+def test_requests_of_a_group_go_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits go out behind the first one, and no pull tells an offset before."""
+    flags: list[int] = []
+
+    class Sent(Exception):
+        pass
+
+    async def scenario() -> None:
+        table = StockTable()
+
+        async def ask_well(_: QueueRequests, queue: MessageQueue, *told: Any) -> None:
+            await table.put(queue, told[1].commit_offset)
+
+        async def ask(_: QueueRequests, queue: MessageQueue, command: Any, **__: Any) -> None:
+            flags.append(command.header(PullMessageRequestHeader).sys_flag)
+            raise Sent
+
+        monkeypatch.setattr(QueueRequests, "_ask_well", ask_well)
+        monkeypatch.setattr(QueueRequests, "_ask", ask)
+        requests = QueueRequests(cast(Any, None), "g", ConsumerConfig())
+        for _ in range(2):
+            with pytest.raises(Sent):
+                await requests.pull(_queues()[0], 0, commit_offset=5)
+            await asyncio.gather(*(requests.commit(queue, 10) for queue in _queues()))
+        assert table.tables["b", "T"] == dict.fromkeys(range(8), 10)
+
+    run(scenario(), _S)
+    assert [bool(told & PULL_COMMIT_OFFSET) for told in flags] == [False, True]
