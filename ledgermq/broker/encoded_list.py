@@ -16,16 +16,14 @@ from typing import Any, Final
 
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.sight import Asker, Sight
-from ledgermq.broker.sliced_answers import Eyes, Pieces, SlicedAnswers
+from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.document import Behind, Document
 
-# Of one piece of work: names that are looked at, members of one entry, and what was written of
-# them; some 5 microseconds a name, half a microsecond a member.
-_NAMES_A_PIECE: Final = 32
+# Of one piece of work: members of one entry, and what was written; half a microsecond a member.
 _MEMBERS_A_PIECE: Final = 512
 _BYTES_A_PIECE: Final = 65_536
 # Bodies of accounts that are kept, of one table; the eldest goes.
@@ -180,7 +178,7 @@ def _encode_table(
     out: bytearray,
 ) -> Generator[None, None, None]:
     last, yielded_at = "", len(out)
-    while entries := dict(islice(behind(last), _NAMES_A_PIECE)):
+    while entries := dict(islice(behind(last), NAMES_A_PIECE)):
         last = next(reversed(entries))
         for name, value in shown(entries).items():
             out += b"%b:" % lenient_json.write_plain(name)

@@ -28,6 +28,8 @@ SLICE_MS: Final = 0.5
 WAITING_MAX: Final = 256
 PER_CONNECTION_MAX: Final = 16
 _LINE_PART: Final = 2
+# Of a long list, for one piece of work: some microseconds each.
+NAMES_A_PIECE: Final = 32
 # The same, of the bodies that requests come with: what is made of one may take ten times as much.
 WAITING_BYTES_MAX: Final = 8 << 20
 _PAYER_CHARS_SHOWN: Final = 128
@@ -97,6 +99,11 @@ class SlicedAnswers:
         line = self._lines.setdefault(payer_of(connection), deque())
         line.append(_Waiting(connection, pieces, answered, body_bytes))
         return answered
+
+    def has_of(self, connection: CommandProtocol) -> bool:
+        """Tells whether a request of a connection waits: what it says later comes behind that."""
+        line = self._lines.get(payer_of(connection), ())
+        return any(waiting.connection is connection for waiting in line)
 
     def _check_room(self, connection: CommandProtocol, body_bytes: int) -> None:
         line = self._lines.get(payer_of(connection), ())

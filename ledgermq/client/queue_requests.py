@@ -203,26 +203,28 @@ class QueueRequests:
             sub_version=0,
             expression_type=expression.kind,
         )
-        answer = await self._ask(
-            queue,
-            RemotingCommand.request(RequestCode.PULL_MESSAGE, header),
-            timeout_s=suspend_s + _PULL_GRACE_S,
-        )
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        answer = await self._ask(queue, command, timeout_s=suspend_s + _PULL_GRACE_S)
         if answer.code not in _PULL_CODES:
             raise await self._refused(
                 queue, answer, is_passing(answer.code, answer.remark, _PASSING_PULL_CODES)
             )
         try:
-            found = answer.header(PullMessageResponseHeader)
-            status = PullStatus(answer.code)
-            messages = []
-            if status is PullStatus.FOUND:
-                limit = self._config.body_bytes_max
-                messages = decode_messages(
-                    answer.body, queue, limit, expression.tags, self._namespace, self._serializer
-                )
+            return self._pulled(queue, answer, expression)
         except RemoteProtocolError as error:
             raise self._unreadable(queue, error) from error
+
+    def _pulled(
+        self, queue: MessageQueue, answer: RemotingCommand, expression: Expression
+    ) -> PullResult:
+        found = answer.header(PullMessageResponseHeader)
+        status = PullStatus(answer.code)
+        messages = []
+        if status is PullStatus.FOUND:
+            limit = self._config.body_bytes_max
+            messages = decode_messages(
+                answer.body, queue, limit, expression.tags, self._namespace, self._serializer
+            )
         return PullResult(
             status=status,
             messages=messages,

@@ -5,6 +5,7 @@ Pure. The last write wins, a smaller offset is accepted. The table is a part of 
 state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 """
 
+import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -19,7 +20,6 @@ from ledgermq.state.topics import QUEUES_MAX
 _OFFSET_MAX: Final = 2**63 - 1
 # Of all offsets as JSON: below what a state file may have, and read within seconds at a start.
 OFFSETS_BYTES_MAX: Final = 128 << 20
-_BEHIND_SEPARATOR: Final = chr(ord(SEPARATOR) + 1)
 # What a pair takes besides its key, and what a queue takes: the longest id and offset, quoted.
 _PAIR_BYTES: Final = 16
 _QUEUE_BYTES: Final = 30
@@ -67,9 +67,11 @@ class ConsumerOffsetTable:
         """
         self.knows_light_queues = knows_light_queues
         self._offsets: OffsetsByKey = {}
-        self._names = OrderedNames()
+        # The pairs that stand apart in JSON, and all others.
+        self._light = OrderedNames()
+        self._others = OrderedNames()
         # Of each group: a million pairs are not looked through for one group's.
-        self._topics_of: dict[str, set[str]] = {}
+        self._topics_of: dict[str, OrderedNames] = {}
         self._keys_max = keys_max
         # At most what the offsets take as JSON.
         self.json_bytes = 0
@@ -145,17 +147,26 @@ class ConsumerOffsetTable:
             known = self._offsets.get(key)
             if known is None:
                 known = self._offsets[key] = {}
-                self._names.add(key)
+                self._others.add(key)
                 self._note(key)
                 self.json_bytes += _key_bytes(key)
-            self.json_bytes -= len(known) * _QUEUE_BYTES
+            count, former = len(known), self._names_with(key, known)
             known.update(queues)
-            self.json_bytes += len(known) * _QUEUE_BYTES
+            self.json_bytes += (len(known) - count) * _QUEUE_BYTES
+            names = self._names_with(key, known)
+            if names is not former:
+                former.remove(key)
+                names.add(key)
 
     def replace_all(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Takes over all offsets of a document."""
         self._offsets = {key: dict(queues) for key, queues in offsets.items()}
-        self._names = OrderedNames(self._offsets)
+        self._light = OrderedNames(
+            key for key, queues in self._offsets.items() if self._stands_apart(key, queues)
+        )
+        self._others = OrderedNames(
+            key for key, queues in self._offsets.items() if not self._stands_apart(key, queues)
+        )
         self._topics_of.clear()
         for key in self._offsets:
             self._note(key)
@@ -167,8 +178,11 @@ class ConsumerOffsetTable:
 
     def behind(self, after: str) -> Iterator[tuple[str, Any]]:
         """Yields the pairs behind a key, in order, with their offsets by queue id."""
-        for key in self._names.behind(after):
+        for key in self._keys_behind(after):
             yield key, self._offsets[key]
+
+    def _keys_behind(self, after: str) -> Iterator[str]:
+        return heapq.merge(self._others.behind(after), self._light.behind(after))
 
     def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
         """Has exactly `put` among the keys behind `after`, up to `upto`.
@@ -177,7 +191,8 @@ class ConsumerOffsetTable:
             Whether something changed by it.
         """
         offsets = offsets_from_json(put)
-        former = {key: self._offsets[key] for key in self._names.between(after, upto)}
+        keys = self._others.between(after, upto) + self._light.between(after, upto)
+        former = {key: self._offsets[key] for key in keys}
         if former == offsets:
             return False
         for key in former:
@@ -198,14 +213,15 @@ class ConsumerOffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """Returns the topics for which a group has offsets, in order."""
-        return sorted(self._topics_of.get(group, ()))
+        return list(self._topics_of.get(group, ()))
 
-    def groups_of(self, topic: str) -> list[str]:
-        """Returns the groups that have offsets for a topic, in order."""
+    def groups_behind(self, topic: str, after: str = "") -> Iterator[str]:
+        """Yields the groups behind a name that have offsets for a topic, in order."""
         start = topic + SEPARATOR
-        # The names of topics and groups have no character below the separator's next one.
-        keys = self._names.between(start, topic + _BEHIND_SEPARATOR)
-        return [key[len(start) :] for key in keys if key.startswith(start)]
+        for key in self._keys_behind(start + after):
+            if not key.startswith(start):
+                return
+            yield key[len(start) :]
 
     def remove(self, keys: Iterable[str]) -> None:
         """Forgets all offsets of some pairs, those that are there."""
@@ -220,21 +236,32 @@ class ConsumerOffsetTable:
 
     def remove_topic(self, topic: str) -> None:
         """Forgets all offsets for a topic."""
-        for group in self.groups_of(topic):
+        for group in list(self.groups_behind(topic)):
             self._remove(group_key(topic, group))
 
     def _remove(self, key: str) -> None:
-        self.json_bytes -= _key_bytes(key) + len(self._offsets.pop(key)) * _QUEUE_BYTES
-        self._names.remove(key)
+        queues = self._offsets.pop(key)
+        self.json_bytes -= _key_bytes(key) + len(queues) * _QUEUE_BYTES
+        self._names_with(key, queues).remove(key)
         topic, group = split_group_key(key)
         topics = self._topics_of[group]
         topics.remove(topic)
         if not topics:
             del self._topics_of[group]
 
+    def _names_with(self, key: str, queues: Mapping[int, int]) -> OrderedNames:
+        return self._light if self._stands_apart(key, queues) else self._others
+
+    def _stands_apart(self, key: str, queues: Mapping[int, int]) -> bool:
+        """Tells whether a pair is one of a light group, with the one queue that these have."""
+        return self.knows_light_queues and queues.keys() == {0} and _is_of_light_group(key)
+
     def _note(self, key: str) -> None:
         topic, group = split_group_key(key)
-        self._topics_of.setdefault(group, set()).add(topic)
+        topics = self._topics_of.get(group)
+        if topics is None:
+            topics = self._topics_of[group] = OrderedNames()
+        topics.add(topic)
 
     def all(self) -> OffsetsByKey:
         """Returns all offsets; the dicts are the table's own and must not be changed."""
@@ -248,12 +275,12 @@ class ConsumerOffsetTable:
         return Document({}, tables)
 
     def _light_behind(self, after: str) -> Iterator[tuple[str, Any]]:
-        for key, queues in self.behind(after):
-            if 0 in queues and _is_of_light_group(key):
-                yield key, queues[0]
+        for key in self._light.behind(after):
+            yield key, self._offsets[key][0]
 
     def _others_behind(self, after: str) -> Iterator[tuple[str, Any]]:
-        return (entry for entry in self.behind(after) if not _is_of_light_group(entry[0]))
+        for key in self._others.behind(after):
+            yield key, self._offsets[key]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all of it at once: the body of code 43."""

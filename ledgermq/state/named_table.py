@@ -83,6 +83,10 @@ class NamedTable(Generic[Config]):
         """Returns the entry, or None."""
         return self._entries.get(name)
 
+    def names(self) -> list[str]:
+        """Returns the names of all entries, in order."""
+        return list(self._names)
+
     def all(self) -> list[Config]:
         """Returns all entries in the order of their names."""
         return [self._entries[name] for name in self._names]

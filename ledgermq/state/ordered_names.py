@@ -2,31 +2,73 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Final
+
+# Of one run. One list of a million names would be moved by each change: half a millisecond.
+_RUN_MAX: Final = 1024
 
 
 class OrderedNames:
-    """Distinct names in the order of their code points; a change moves those behind it."""
+    """Distinct names in the order of their code points, in runs; a change moves those of one run.
+
+    Invariant: no run is empty.
+    """
+
+    __slots__ = ("_lasts", "_runs")
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = sorted(names)
+        ordered, size = sorted(names), _RUN_MAX // 2
+        self._runs = [ordered[first : first + size] for first in range(0, len(ordered), size)]
+        # Of each run the last name, or one that was: between it and the next run there is none.
+        self._lasts = [run[-1] for run in self._runs]
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return chain.from_iterable(self._runs)
 
     def add(self, name: str) -> None:
         """Takes a name that is not among them."""
-        insort(self._names, name)
+        if not self._runs:
+            self._runs, self._lasts = [[name]], [name]
+            return
+        # Behind all others it belongs to the last run.
+        number = min(bisect_left(self._lasts, name), len(self._runs) - 1)
+        run = self._runs[number]
+        insort(run, name)
+        self._lasts[number] = run[-1]
+        if len(run) > _RUN_MAX:
+            half = len(run) // 2
+            self._runs[number : number + 1] = [run[:half], run[half:]]
+            self._lasts.insert(number, run[half - 1])
 
     def remove(self, name: str) -> None:
         """Drops a name that is among them."""
-        del self._names[bisect_left(self._names, name)]
+        number = bisect_left(self._lasts, name)
+        run = self._runs[number]
+        del run[bisect_left(run, name)]
+        if not run:
+            del self._runs[number], self._lasts[number]
 
     def between(self, after: str, upto: str | None) -> list[str]:
         """Returns the names behind `after`, up to `upto` and with it; None: to the end."""
-        end = len(self._names) if upto is None else bisect_right(self._names, upto)
-        return self._names[bisect_right(self._names, after) : end]
+        names: list[str] = []
+        for run in self._runs_behind(after):
+            names += run
+            if upto is not None and names[-1] >= upto:
+                del names[bisect_right(names, upto) :]
+                break
+        return names
 
     def behind(self, after: str) -> Iterator[str]:
         """Yields the names behind `after`; they must not change meanwhile."""
-        for position in range(bisect_right(self._names, after), len(self._names)):
-            yield self._names[position]
+        return chain.from_iterable(self._runs_behind(after))
+
+    def _runs_behind(self, after: str) -> Iterator[list[str]]:
+        """Yields the runs, of the first one that part which is behind `after`."""
+        first = bisect_right(self._lasts, after)
+        for run in islice(self._runs, first, first + 1):
+            yield run[bisect_right(run, after) :]
+        yield from islice(self._runs, first + 1, None)

@@ -5,6 +5,7 @@ Everything is read from committed messages. Sources: `QueryMessageProcessor.java
 """
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, Protocol
 
 from ledgermq.broker.clients.client_table import ClientTable
@@ -12,15 +13,11 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.records.visible_records import VisibleRecords, visible_parts
 from ledgermq.broker.sight import visible_groups, visible_topics
-from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers
+from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers
 from ledgermq.broker.stand_bodies import QUEUES_A_PIECE, batched, encode_members, encode_stats
 from ledgermq.commitlog import KeyChainTooLongError, QueryResult
-from ledgermq.protocol.bodies import (
-    ConsumeOffsets,
-    GroupList,
-    MessageQueue,
-    TopicOffset,
-)
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.bodies import ConsumeOffsets, MessageQueue, TopicOffset
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode_parts
 from ledgermq.protocol.headers import (
@@ -140,20 +137,26 @@ class QueryProcessor:
         """GET_CONSUME_STATS (208): where a group stands in each read queue of its topics."""
         header = command.header(GetConsumeStatsRequestHeader)
         group = header.consumer_group
-        topics = [header.topic] if header.topic else self._state.offsets.topics_of(group)
-        names = visible_topics(connection, topics)
-        return self._sliced.answer(connection, self._consume_stats(command, header, names))
+        names = [header.topic] if header.topic else self._state.offsets.topics_of(group)
+        eyes = Eyes(connection.sight)
+        return self._sliced.answer(connection, self._consume_stats(command, eyes, header, names))
 
     def _consume_stats(
-        self, command: RemotingCommand, header: GetConsumeStatsRequestHeader, names: list[str]
+        self,
+        command: RemotingCommand,
+        eyes: Eyes,
+        header: GetConsumeStatsRequestHeader,
+        names: list[str],
     ) -> Pieces:
         group = header.consumer_group
         live = self._clients.find_group(group)
         rows: list[bytes] = []
         rate = 0.0
-        for name in names:
+        for number, name in enumerate(names, 1):
+            if number % NAMES_A_PIECE == 0:
+                yield
             topic = self._state.topics.find(name)
-            if topic is None:
+            if topic is None or not visible_topics(eyes, (name,)):
                 continue
             if live is not None and name not in live.subscriptions and not header.topic:
                 continue
@@ -180,13 +183,31 @@ class QueryProcessor:
 
     def consumers_of(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """QUERY_TOPIC_CONSUME_BY_WHO (300): groups that want a topic or have offsets for it."""
-        name = command.header(QueryTopicConsumeByWhoRequestHeader).topic
-        groups = {
-            *self._clients.groups_subscribed_to(name),
-            *self._state.offsets.groups_of(name),
-        }
-        shown = visible_groups(connection, sorted(groups))
-        return command.response(ResponseCode.SUCCESS, body=GroupList(shown).encode())
+        topic = command.header(QueryTopicConsumeByWhoRequestHeader).topic
+        eyes = Eyes(connection.sight)
+        return self._sliced.answer(connection, self._consumers_of(command, eyes, topic))
+
+    def _consumers_of(self, command: RemotingCommand, eyes: Eyes, topic: str) -> Pieces:
+        # Each once, however it comes.
+        shown: dict[str, None] = {}
+        after = ""
+        # They may come and go meanwhile.
+        while some := list(islice(self._state.offsets.groups_behind(topic, after), NAMES_A_PIECE)):
+            shown |= dict.fromkeys(visible_groups(eyes, some))
+            after = some[-1]
+            yield
+        for number, group in enumerate(self._clients.consumer_group_names, 1):
+            if self._clients.wants(group, topic):
+                shown |= dict.fromkeys(visible_groups(eyes, (group,)))
+            if number % NAMES_A_PIECE == 0:
+                yield
+        rows: list[bytes] = []
+        for group in shown:
+            rows.append(lenient_json.write_plain(group))
+            if len(rows) % NAMES_A_PIECE == 0:
+                yield
+        body = b'{"groupList":[%b]}' % b",".join(rows)
+        return command.response(ResponseCode.SUCCESS, body=body)
 
     def _time_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         if queue_offset < 0:

@@ -14,6 +14,7 @@ from ledgermq.broker.clients.client_ids import ClientIds
 from ledgermq.broker.clients.producer_turns import ProducerTurns
 from ledgermq.broker.selectors.filters import Subscription
 from ledgermq.state.errors import SystemBusyError
+from ledgermq.state.ordered_names import OrderedNames
 
 _GROUPS_MAX: Final = 50_000
 _MEMBERSHIPS_MAX: Final = 200_000
@@ -100,6 +101,9 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         # group -> connection -> client
         self._producers: dict[str, dict[Hashable, Client]] = {}
+        # Of both: tens of thousands, which nobody wants to sort for each list and page.
+        self._consumer_names = OrderedNames()
+        self._producer_names = OrderedNames()
         self._turns = ProducerTurns()
         # Held by whoever registers here.
         self.ids = ClientIds()
@@ -151,6 +155,7 @@ class ClientTable:
         growth = self._growth(group_name, current, newer, gone)
         if group is None:
             group = self._consumers[group_name] = ConsumerGroup(group_name)
+            self._consumer_names.add(group_name)
             self.generation += 1
         if group.message_model != message_model:
             self.generation += 1
@@ -221,7 +226,11 @@ class ClientTable:
         elif known.account != client.account:
             self._turns.remove(group_name, known.account, connection)
         self._count(known, client)
-        self._producers.setdefault(group_name, {})[connection] = client
+        members = self._producers.get(group_name)
+        if members is None:
+            members = self._producers[group_name] = {}
+            self._producer_names.add(group_name)
+        members[connection] = client
         self._turns.add(group_name, client.account, connection)
         if self._producer_ids.get(connection) != client.client_id:
             self._forget_producer_id(connection)
@@ -245,6 +254,7 @@ class ClientTable:
         self._forget_ids(connection)
         if not group.members:
             del self._consumers[group_name]
+            self._consumer_names.remove(group_name)
             self._subscriptions_bytes -= group.subscriptions_bytes
             self.generation += 1
         return True
@@ -260,6 +270,7 @@ class ClientTable:
         _discard(self._producer_groups_of, connection, group_name)
         if not members:
             del self._producers[group_name]
+            self._producer_names.remove(group_name)
         if connection not in self._producer_groups_of:
             self._forget_producer_id(connection)
         self._forget_ids(connection)
@@ -306,11 +317,10 @@ class ClientTable:
         """Returns the live members of a group, None when there are none."""
         return self._consumers.get(group_name)
 
-    def groups_subscribed_to(self, topic: str) -> list[str]:
-        """Returns the consumer groups with a live member that want a topic, in order."""
-        return sorted(
-            name for name, group in self._consumers.items() if topic in group.subscriptions
-        )
+    def wants(self, group_name: str, topic: str) -> bool:
+        """Tells whether a consumer group has a live member and wants a topic."""
+        group = self._consumers.get(group_name)
+        return group is not None and topic in group.subscriptions
 
     def producers_of(self, group_name: str) -> list[Client]:
         """Returns the live producers of a group; empty when there are none."""
@@ -331,12 +341,12 @@ class ClientTable:
     @property
     def producer_group_names(self) -> list[str]:
         """The producer groups with a live member, in order."""
-        return sorted(self._producers)
+        return list(self._producer_names)
 
     @property
     def consumer_group_names(self) -> list[str]:
         """The consumer groups with a live member, in order."""
-        return sorted(self._consumers)
+        return list(self._consumer_names)
 
     @property
     def memberships_count(self) -> int:

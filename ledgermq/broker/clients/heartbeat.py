@@ -1,10 +1,11 @@
 """Clients and their groups: heart beats (34, 35), members (38), notices (40), locks (41, 42),
-checks (46), lists (203, 204).
+checks (46), lists (203, 204, 328).
 
 A heart beat makes the group and its retry topic before it is answered, because the client looks
 for both right afterwards. It may name a thousand groups, so it is taken over piece by piece, a
-large one in several turns. Who changes the membership of a group has all its members told, behind
-that (`member_notices.py`). Sources: `ClientManageProcessor.java`, `ConsumerManageProcessor.java`,
+large one in several turns; what its connection says meanwhile is taken over behind it. Who changes
+the membership of a group has all its members told, behind that (`member_notices.py`). Sources:
+`ClientManageProcessor.java`, `ConsumerManageProcessor.java`,
 `DefaultConsumerIdsChangeListener.java`.
 """
 
@@ -32,7 +33,7 @@ from ledgermq.broker.selectors.filters import (
     subscription_of,
 )
 from ledgermq.broker.sight import visible_groups
-from ledgermq.broker.sliced_answers import Eyes, Pieces, SlicedAnswers, finished
+from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers, finished
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
@@ -89,8 +90,6 @@ _DIVIDED_MAX: Final = 1000
 
 # A heart beat of so many bytes is taken over at once: it names a few groups.
 _SMALL_BYTES: Final = 2048
-# Of a long list, some microseconds each.
-_NAMES_A_PIECE: Final = 32
 
 _log = Logger()
 
@@ -137,7 +136,7 @@ class ClientProcessor:
         self._clock_ms = clock_ms
         # Groups whose members want different things -> when the log tells it again.
         self._divided: dict[str, int] = {}
-        # Large heart beats, and lists of all producers.
+        # Large heart beats and what comes behind them, and lists of all producers.
         self._sliced = SlicedAnswers(soon, clock_ms)
         self._notices = MemberNotices(self._members_to_tell, soon, clock_ms)
 
@@ -148,7 +147,7 @@ class ClientProcessor:
         )
         pieces = self._take_over(connection, sender, command)
         size_bytes = len(command.body)
-        if size_bytes <= _SMALL_BYTES:
+        if size_bytes <= _SMALL_BYTES and not self._sliced.has_of(connection):
             return finished(pieces)
         return self._sliced.answer(connection, pieces, size_bytes)
 
@@ -256,7 +255,14 @@ class ClientProcessor:
 
     def unregister(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNREGISTER_CLIENT (35): takes the client out of the named groups."""
+        pieces = self._unregister(connection, command)
+        if self._sliced.has_of(connection):
+            return self._sliced.answer(connection, pieces)
+        return finished(pieces)
+
+    def _unregister(self, connection: CommandProtocol, command: RemotingCommand) -> Pieces:
         header = command.header(UnregisterClientRequestHeader)
+        yield
         if header.producer_group:
             self._clients.unregister_producer(connection, header.producer_group)
         if header.consumer_group and self._clients.unregister_consumer(
@@ -434,7 +440,7 @@ class ClientProcessor:
         ahead_ms = self._now_ms() - int(self._clock_ms())
         rows: list[bytes] = []
         for number, name in enumerate(self._clients.producer_group_names):
-            if number % _NAMES_A_PIECE == 0:
+            if number % NAMES_A_PIECE == 0:
                 yield
             if not visible_groups(eyes, (name,)):
                 continue
@@ -448,7 +454,7 @@ class ClientProcessor:
                     "version": client.version,
                 }
                 members.append(lenient_json.write_plain(member))
-                if len(members) % _NAMES_A_PIECE == 0:
+                if len(members) % NAMES_A_PIECE == 0:
                     yield
             if members:
                 rows.append(b"%b:[%b]" % (lenient_json.write_plain(name), b",".join(members)))

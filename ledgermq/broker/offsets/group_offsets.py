@@ -14,7 +14,7 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.sight import visible_groups, visible_topics
-from ledgermq.broker.sliced_answers import Eyes, Pieces, SlicedAnswers
+from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers
 from ledgermq.broker.stand_bodies import (
     QUEUES_A_PIECE,
     batched,
@@ -39,8 +39,6 @@ from ledgermq.state.errors import ServiceUnavailableError
 from ledgermq.state.topics import TopicConfig
 
 _OFFSET_MAX: Final = 2**63 - 1
-# That may not be shown: some microseconds each.
-_NAMES_A_PIECE: Final = 32
 
 
 class QueueTimes(Protocol):
@@ -138,19 +136,30 @@ class GroupOffsetProcessor:
     def _corrections(self, command: RemotingCommand, header: QueryCorrectionOffsetHeader) -> Pieces:
         left_out = set((header.filter_groups or "").split(","))
         topic = header.topic
-        table: dict[int, int] = {}
-        for group in self._state.offsets.groups_of(topic):
+        offsets, table = self._state.offsets, dict[int, int]()
+        group = ""
+        # They may come and go meanwhile.
+        while group := next(offsets.groups_behind(topic, group), ""):
             yield
             if group in left_out:
                 continue
-            for queue_id, offset in self._state.offsets.of_topic(group, topic).items():
+            for number, (queue_id, offset) in enumerate(offsets.of_topic(group, topic).items(), 1):
                 if offset >= self._store.min_offset(topic, queue_id):
                     table[queue_id] = min(table.get(queue_id, _OFFSET_MAX), offset)
-        compared = self._state.offsets.of_topic(header.compare_group, topic)
-        for queue_id, offset in compared.items():
+                if number % NAMES_A_PIECE == 0:
+                    yield
+        compared = offsets.of_topic(header.compare_group, topic)
+        for number, (queue_id, offset) in enumerate(compared.items(), 1):
             if table.get(queue_id, _OFFSET_MAX) > offset:
                 table[queue_id] = _OFFSET_MAX
-        body = lenient_json.write({"correctionOffsets": table})
+            if number % NAMES_A_PIECE == 0:
+                yield
+        rows: list[bytes] = []
+        for queue_id, offset in table.items():
+            rows.append(b"%d:%d" % (queue_id, offset))
+            if len(rows) % NAMES_A_PIECE == 0:
+                yield
+        body = b'{"correctionOffsets":{%b}}' % b",".join(rows)
         return command.response(ResponseCode.SUCCESS, body=body)
 
     def clone(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -160,22 +169,26 @@ class GroupOffsetProcessor:
         self._leadership.check_serving()
         header = command.header(CloneGroupOffsetRequestHeader)
         offsets = self._state.offsets
-        topics = [header.topic] if header.topic else offsets.topics_of(header.src_group)
-        names = visible_topics(connection, topics)
-        return self._sliced.answer(connection, self._clone(connection, command, header, names))
+        names = [header.topic] if header.topic else offsets.topics_of(header.src_group)
+        eyes = Eyes(connection.sight)
+        pieces = self._clone(connection, command, header, eyes, names)
+        return self._sliced.answer(connection, pieces)
 
     def _clone(
         self,
         connection: CommandProtocol,
         command: RemotingCommand,
         header: CloneGroupOffsetRequestHeader,
+        eyes: Eyes,
         names: list[str],
     ) -> Pieces:
         state, leadership = self._state, self._leadership
         term = leadership.term
         live = self._clients.find_group(header.dest_group)
-        for topic in names:
-            if state.topics.find(topic) is None:
+        for number, topic in enumerate(names, 1):
+            if number % NAMES_A_PIECE == 0:
+                yield
+            if not visible_topics(eyes, (topic,)) or state.topics.find(topic) is None:
                 continue
             is_wanted = live is None or topic in live.subscriptions
             if not header.offline and not is_wanted:
@@ -199,17 +212,20 @@ class GroupOffsetProcessor:
     def _all_stats(self, command: RemotingCommand, eyes: Eyes, is_order_only: bool) -> Pieces:
         rows: list[bytes] = []
         behind = 0
-        names = [one.name for one in self._state.groups.all()]
-        for number, group in enumerate(names):
-            if number % _NAMES_A_PIECE == 0:
+        for number, group in enumerate(self._state.groups.names()):
+            if number % NAMES_A_PIECE == 0:
                 yield
             if not visible_groups(eyes, (group,)):
                 continue
             stats: list[bytes] = []
             live = self._clients.find_group(group)
-            for name in visible_topics(eyes, self._state.offsets.topics_of(group)):
+            for topic_number, name in enumerate(self._state.offsets.topics_of(group), 1):
+                if topic_number % NAMES_A_PIECE == 0:
+                    yield
                 topic = self._state.topics.find(name)
                 if topic is None or (is_order_only and not topic.is_ordered):
+                    continue
+                if not visible_topics(eyes, (name,)):
                     continue
                 if live is not None and name not in live.subscriptions:
                     continue

@@ -76,7 +76,7 @@ _CODES: Final = {
 }
 # Here an offset other than 0 is outside of the queue.
 # What woken pulls together, and the condition of one pull, may use of a turn.
-_WOKEN_MS_MAX: Final = 2.0
+_WOKEN_MS_MAX: Final = 1.0
 _MATCHING_MS_MAX: Final = 2.0
 # A subscription that is no longer is not counted; what one of its tags takes as a hash in a set.
 _LIGHT_CHARS_MAX: Final = 256

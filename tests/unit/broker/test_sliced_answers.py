@@ -8,8 +8,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from ledgermq.broker.admin.query import QueryProcessor
+from ledgermq.broker.clients.client_table import Client
 from ledgermq.broker.offsets.group_offsets import GroupOffsetProcessor
+from ledgermq.broker.selectors.filters import Subscription
 from ledgermq.broker.sliced_answers import (
+    NAMES_A_PIECE,
     PER_CONNECTION_MAX,
     SLICE_MS,
     WAITING_BYTES_MAX,
@@ -23,6 +26,7 @@ from ledgermq.protocol.bodies import (
     ConsumeOffsets,
     ConsumeStats,
     ConsumeStatsList,
+    GroupList,
     MessageQueue,
     TopicOffset,
     TopicStatsTable,
@@ -36,6 +40,7 @@ from ledgermq.protocol.headers import (
     GetTopicStatsInfoRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetHeader,
+    QueryTopicConsumeByWhoRequestHeader,
 )
 from ledgermq.state.errors import ServiceUnavailableError, SystemBusyError
 from ledgermq.state.subscriptions import SubscriptionGroup
@@ -68,6 +73,22 @@ class SlowStore:
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         self._look()
         return 1_700_000_000_000 + queue_offset if queue_offset >= 0 else None
+
+
+class SlowSight:
+    """Sees what begins so; each look takes some time."""
+
+    key = "some"
+
+    def __init__(self, store: SlowStore, *prefixes: str) -> None:
+        self._store = store
+        self._prefixes = prefixes or ("",)
+
+    def sees_topic(self, name: str) -> bool:
+        self._store.clock_ms += _LOOK_MS
+        return name.startswith(self._prefixes)
+
+    sees_group = sees_topic
 
 
 class Bench:
@@ -111,6 +132,13 @@ class Bench:
         header = GetConsumeStatsInBrokerHeader(is_order=False)
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONSUME_STATS, header)
         return self.begin(lambda: self.groups.all_stats(self.connection, command))
+
+    def subscribe(self, group: str, topic: str) -> None:
+        """Has a member of a group want a topic."""
+        self.parts.clients.register_consumer(
+            group, Client(group, 0, 0, "", 0), group, consume_type="", message_model="",
+            consume_from_where="", subscriptions=[Subscription(topic, "*", "TAG", 1)],
+        )  # fmt: skip
 
     def long(self) -> Pieces:
         """Three slices of work, the first of which is done when it is asked for."""
@@ -220,6 +248,57 @@ def test_times_of_a_topic_s_queues_are_told_in_slices() -> None:
     assert answer.body.startswith(b'{"consumeTimeSpanSet":[{') and answer.body.endswith(b"}]}")
 
 
+def consumers_of(bench: Bench) -> Any:
+    header = QueryTopicConsumeByWhoRequestHeader(topic="T")
+    command = RemotingCommand.request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+    return bench.begin(lambda: bench.queries.consumers_of(bench.connection, command))
+
+
+def test_who_consumes_a_topic_is_told_in_slices() -> None:
+    bench = Bench()
+    committed = [f"g-{number}" for number in range(_GROUPS)]
+    for name in [*committed[:3], *[f"live-{number:03}" for number in range(300)]]:
+        bench.subscribe(name, "T")
+    bench.subscribe("other", "U")
+    bench.connection.sight = SlowSight(bench.store)
+    answer, turns = bench.finish(consumers_of(bench))
+    names = GroupList.decode(answer.body).group_list
+    assert names == [*sorted(committed), *[f"live-{number:03}" for number in range(300)]]
+    assert turns >= 300 // NAMES_A_PIECE
+    assert bench.longest_ms < SLICE_MS + NAMES_A_PIECE * _LOOK_MS
+    bench.connection.sight = SlowSight(bench.store, "live-")
+    answer, _ = bench.finish(consumers_of(bench))
+    assert GroupList.decode(answer.body).group_list == names[_GROUPS:]
+
+
+@pytest.mark.parametrize("asked", ["stats", "clone", "all"])
+def test_topics_that_are_not_shown_are_passed_over_in_slices(asked: str) -> None:
+    bench = Bench()
+    for number in range(300):
+        bench.parts.state.put_topic(TopicConfig(f"T-{number}", 1, 1))
+        bench.parts.state.commits.tell("g-3", f"T-{number}", 0, 1)
+    bench.parts.state.commits.propose()
+    bench.connection.sight = SlowSight(bench.store, "g-3", "T-299")
+    if asked == "all":
+        answer, turns = bench.finish(bench.all_stats())
+        groups = ConsumeStatsList.decode(answer.body).consume_stats_list
+        (shown,) = [group["g-3"] for group in groups if "g-3" in group]
+        assert [len(stats.offset_table) for stats in shown] == [1]
+    elif asked == "stats":
+        header = GetConsumeStatsRequestHeader(consumer_group="g-3")
+        command = RemotingCommand.request(RequestCode.GET_CONSUME_STATS, header)
+        answer, turns = bench.finish(
+            bench.begin(lambda: bench.queries.consume_stats(bench.connection, command))
+        )
+        assert len(ConsumeStats.decode(answer.body).offset_table) == 1
+    else:
+        answer, turns = bench.finish(clone(bench, topic=""))
+        assert bench.parts.state.offsets.topics_of("new") == ["T-299"]
+    assert answer.code == ResponseCode.SUCCESS
+    assert turns >= 300 // NAMES_A_PIECE
+    assert bench.longest_ms < SLICE_MS + 2 * NAMES_A_PIECE * _LOOK_MS
+
+
 def test_what_a_slice_is_enough_for_is_answered_at_once() -> None:
     bench = Bench()
     header = GetConsumeStatsRequestHeader(consumer_group="nobody")
@@ -319,9 +398,9 @@ def test_what_fails_in_a_later_slice_is_told_and_the_next_goes_on() -> None:
     assert answer.code == ResponseCode.SUCCESS
 
 
-def clone(bench: Bench) -> Any:
+def clone(bench: Bench, topic: str = "T") -> Any:
     header = CloneGroupOffsetRequestHeader(
-        src_group="g-3", dest_group="new", topic="T", offline=True
+        src_group="g-3", dest_group="new", topic=topic, offline=True
     )
     command = RemotingCommand.request(RequestCode.CLONE_GROUP_OFFSET, header)
     # Each offset that is read takes some time.

@@ -43,7 +43,7 @@ class Scene:
 
     @property
     def groups(self) -> list[str]:
-        return self.state.offsets.groups_of("T")
+        return list(self.state.offsets.groups_behind("T"))
 
 
 def test_offsets_without_client_and_commit_go_after_their_time() -> None:

@@ -145,7 +145,9 @@ def test_offsets_of_a_group_and_of_a_topic_go() -> None:
     for group, topic in (("g", "t"), ("g", "u"), ("h", "t")):
         commit(table, group, topic, 0, 1)
     assert table.topics_of("g") == ["t", "u"]
-    assert table.groups_of("t") == ["g", "h"]
+    assert list(table.groups_behind("t")) == ["g", "h"]
+    assert list(table.groups_behind("t", "g")) == ["h"]
+    assert list(table.groups_behind("u", "g")) == []
     table.remove_group("g")
     assert (table.topics_of("g"), table.topics_of("h")) == ([], ["t"])
     table.remove_topic("t")
@@ -303,6 +305,52 @@ def test_offsets_of_light_groups_stand_apart_as_upstream_has_it() -> None:
         assert other.find("g", "%LMQ%t", 0) == 1
         assert other.find("%LMQ%g", "%LMQ%t", 0) == 2
         assert other.find("h", "t", 0) is None
+
+
+def test_a_pair_of_a_light_group_with_another_queue_is_kept_with_the_others() -> None:
+    table = ConsumerOffsetTable(100, knows_light_queues=True)
+    commit(table, "%LMQ%g", "%LMQ%t", 0, 2)
+    commit(table, "%LMQ%g", "%LMQ%u", 1, 3)
+    commit(table, "g", "%LMQ%t", 0, 1)
+    assert list(table.groups_behind("%LMQ%t")) == ["%LMQ%g", "g"]
+    commit(table, "%LMQ%g", "%LMQ%t", 1, 5)
+    told = table.document().whole()
+    assert told == {
+        "lmqOffsetTable": {},
+        "offsetTable": {
+            "%LMQ%t@%LMQ%g": {0: 2, 1: 5},
+            "%LMQ%t@g": {0: 1},
+            "%LMQ%u@%LMQ%g": {1: 3},
+        },
+    }
+    other = ConsumerOffsetTable(100, knows_light_queues=True)
+    other.load_json(told)
+    assert other.all() == table.all()
+    for one in (table, other):
+        assert [key for key, _ in one.behind("")] == sorted(one.all())
+        one.remove_topic("%LMQ%t")
+        one.remove_group("%LMQ%g")
+        assert len(one) == 0 and list(one.behind("")) == []
+
+
+@pytest.mark.parametrize("looked_for", ["light", "others"])
+def test_a_piece_of_light_offsets_costs_no_look_at_the_others(looked_for: str) -> None:
+    looks: list[str] = []
+
+    class Pairs(dict[str, dict[int, int]]):
+        def __getitem__(self, key: str) -> dict[int, int]:
+            looks.append(key)
+            return super().__getitem__(key)
+
+    table = ConsumerOffsetTable(2000, knows_light_queues=True)
+    other_group = "g" if looked_for == "light" else "%LMQ%g"
+    for number in range(1000):
+        commit(table, other_group, f"%LMQ%{number:04}", 0, 1)
+    commit(table, "%LMQ%h" if looked_for == "light" else "h", "%LMQ%z", 0, 7)
+    table._offsets = Pairs(table.all())
+    behind = dict(table.document().tables)
+    found = list(behind["lmqOffsetTable" if looked_for == "light" else "offsetTable"](""))
+    assert len(found) == len(looks) == 1
 
 
 def test_a_look_for_expired_locks_costs_the_same_for_any_number(

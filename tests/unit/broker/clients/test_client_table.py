@@ -28,12 +28,17 @@ def subscription(topic: str, version: int = 1, expression: str = "*") -> Subscri
 
 
 def register(
-    table: ClientTable, connection: Any, *topics: Subscription, name: str = "c1", seen_ms: int = 0
+    table: ClientTable,
+    connection: Any,
+    *topics: Subscription,
+    name: str = "c1",
+    group: str = "g",
+    seen_ms: int = 0,
 ) -> bool:
     return table.register_consumer(
         connection,
         client(name, seen_ms),
-        "g",
+        group,
         consume_type="CONSUME_PASSIVELY",
         message_model="CLUSTERING",
         consume_from_where="CONSUME_FROM_LAST_OFFSET",
@@ -93,12 +98,27 @@ def test_number_of_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         table.register_producer("c", client(), "p2")
 
 
+def test_names_of_live_groups_are_in_order() -> None:
+    table = ClientTable()
+    for name in ("g3", "g1", "g2"):
+        register(table, "a", subscription("T"), group=name)
+        table.register_producer("a", client(), "p" + name)
+    assert table.consumer_group_names == ["g1", "g2", "g3"]
+    assert table.producer_group_names == ["pg1", "pg2", "pg3"]
+    table.unregister_consumer("a", "g1")
+    table.unregister_producer("a", "pg3")
+    assert table.consumer_group_names == ["g2", "g3"]
+    assert table.producer_group_names == ["pg1", "pg2"]
+    table.connection_lost("a")
+    assert table.consumer_group_names == table.producer_group_names == []
+
+
 def test_closed_connection_leaves_all_groups() -> None:
     table = ClientTable()
     register(table, "a", subscription("T"))
     register(table, "b", subscription("T"), name="c2")
     table.register_producer("a", client(), "pg")
-    assert table.groups_subscribed_to("T") == ["g"]
+    assert [table.wants(name, "T") for name in ("g", "h")] == [True, False]
     assert table.connection_lost("a") == ["g"]
     assert table.producers_of("pg") == []
     assert table.connection_lost("b") == ["g"]

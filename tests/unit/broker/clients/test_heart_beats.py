@@ -14,6 +14,7 @@ from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.selectors import sql_filter
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import UnregisterClientRequestHeader
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import InvalidRequestError
 from tests.unit.broker.parts import Parts
@@ -125,6 +126,44 @@ def test_a_connection_that_closes_meanwhile_is_in_no_group() -> None:
     while bench.parts.turn.waiting:
         bench.parts.turn.end()
     assert bench.members() == 0 and bench.parts.clients.find_group("g0") is None
+
+
+def test_a_client_that_leaves_while_its_heart_beat_waits_is_out() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    beats = bench.beat(connection, 200)
+    header = UnregisterClientRequestHeader(client_id="c", consumer_group="g199")
+    command = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header)
+    left = bench.processor.unregister(connection, command)
+    assert isinstance(left, Deferred)
+    ends: list[Any] = []
+    left.addBoth(ends.append)
+    while not ends:
+        bench.parts.turn.end()
+    assert beats[0].code == ends[0].code == ResponseCode.SUCCESS
+    assert bench.members() == 199 and bench.parts.clients.find_group("g199") is None
+    # Nobody else waits for it, nor it for anything else.
+    answer = bench.processor.unregister(
+        connection,
+        RemotingCommand.request(
+            RequestCode.UNREGISTER_CLIENT,
+            UnregisterClientRequestHeader(client_id="c", consumer_group="g198"),
+        ),
+    )
+    assert isinstance(answer, RemotingCommand) and bench.members() == 198
+
+
+def test_what_a_client_says_last_holds_however_long_it_takes() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    large = bench.beat(connection, 200, subString="first")
+    small = bench.beat(connection, 1, topic="another")
+    assert large == small == []
+    while not small:
+        bench.parts.turn.end()
+    group = bench.parts.clients.find_group("g0")
+    assert large[0].code == small[0].code == ResponseCode.SUCCESS
+    assert group is not None and list(group.subscriptions) == ["another"]
 
 
 def test_a_wrong_one_changes_nothing_even_when_it_has_to_wait() -> None:

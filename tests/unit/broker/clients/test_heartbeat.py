@@ -52,7 +52,7 @@ class Bench:
             self.parts.now_ms += HOUR_MS
             self.beat()
             self.processor.close_silent()
-        return self.parts.state.offsets.groups_of("T")
+        return list(self.parts.state.offsets.groups_behind("T"))
 
 
 def test_offsets_of_a_group_without_a_client_go_after_their_time() -> None:

@@ -1,0 +1,61 @@
+"""Ordered names in short runs are what one sorted list of them is, after any changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgermq.state import ordered_names
+from ledgermq.state.ordered_names import OrderedNames
+
+_names = st.text("ab@~", max_size=4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_runs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ordered_names, "_RUN_MAX", 4)
+        yield
+
+
+def _changed(begun: set[str], changes: list[str]) -> tuple[OrderedNames, list[str]]:
+    """Adds each name that is not there yet, and drops it when it comes again."""
+    names, expected = OrderedNames(begun), set(begun)
+    for name in changes:
+        if name in expected:
+            names.remove(name)
+        else:
+            names.add(name)
+        expected ^= {name}
+    return names, sorted(expected)
+
+
+@given(st.sets(_names), st.lists(_names, max_size=200))
+def test_they_are_in_order_after_any_changes(begun: set[str], changes: list[str]) -> None:
+    names, expected = _changed(begun, changes)
+    assert list(names) == expected
+    assert bool(names) == bool(expected)
+
+
+@given(st.sets(_names), st.lists(_names), _names, st.none() | _names)
+def test_a_part_of_them_is_that_of_the_list(
+    begun: set[str], changes: list[str], after: str, upto: str | None
+) -> None:
+    names, expected = _changed(begun, changes)
+    behind = [name for name in expected if name > after]
+    assert list(names.behind(after)) == behind
+    assert names.between(after, upto) == [name for name in behind if upto is None or name <= upto]
+
+
+def test_no_run_is_longer_than_it_may_be_nor_empty() -> None:
+    names = OrderedNames()
+    for number in range(100):
+        names.add(f"{number * 37 % 100:02}")
+        assert all(0 < len(run) <= 4 for run in names._runs)
+    for number in range(100):
+        names.remove(f"{number * 61 % 100:02}")
+        assert all(0 < len(run) <= 4 for run in names._runs)
+    assert names._runs == names._lasts == []
