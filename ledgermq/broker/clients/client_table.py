@@ -8,6 +8,7 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from ledgermq.broker.clients.client_ids import ClientIds
@@ -110,9 +111,9 @@ class ClientTable:
         # client id -> its newest connection; of a connection only the newest id of a producer
         self._producers_by_id: dict[str, Hashable] = {}
         self._producer_ids: dict[Hashable, str] = {}
-        # connection -> groups it is a member of
-        self._consumer_groups_of: dict[Hashable, set[str]] = {}
-        self._producer_groups_of: dict[Hashable, set[str]] = {}
+        # connection -> groups it is a member of, in the order in which it came
+        self._consumer_groups_of: dict[Hashable, dict[str, None]] = {}
+        self._producer_groups_of: dict[Hashable, dict[str, None]] = {}
         self._memberships_count = 0
         # By account; none where nobody has to sign.
         self._memberships_of: dict[str, int] = {}
@@ -163,7 +164,7 @@ class ClientTable:
         group.message_model = message_model
         group.consume_from_where = consume_from_where
         if known is None:
-            self._consumer_groups_of.setdefault(connection, set()).add(group_name)
+            self._consumer_groups_of.setdefault(connection, {})[group_name] = None
         self._count(known, client)
         group.members[connection] = client
         group.set_want(connection, wanted)
@@ -222,7 +223,7 @@ class ClientTable:
         known = self._producers.get(group_name, {}).get(connection)
         if known is None:
             self._check_room(self._producers, group_name, connection, client.account)
-            self._producer_groups_of.setdefault(connection, set()).add(group_name)
+            self._producer_groups_of.setdefault(connection, {})[group_name] = None
         elif known.account != client.account:
             self._turns.remove(group_name, known.account, connection)
         self._count(known, client)
@@ -276,21 +277,31 @@ class ClientTable:
         self._forget_ids(connection)
 
     def _forget_ids(self, connection: Hashable) -> None:
-        if (
-            connection not in self._producer_groups_of
-            and connection not in self._consumer_groups_of
-        ):
+        if not self.has_groups(connection):
             self.ids.forget(connection)
 
-    def connection_lost(self, connection: Hashable) -> list[str]:
-        """Takes a connection out of everything; returns the consumer groups that lost a member."""
-        for group_name in sorted(self._producer_groups_of.get(connection, ())):
+    def connection_lost(
+        self, connection: Hashable, count_max: int = _GROUPS_OF_CONNECTION_MAX
+    ) -> list[str]:
+        """Takes a lost connection out of so many groups; to be called again while it has others.
+
+        Returns:
+            The consumer groups that lost a member.
+        """
+        self._forget_producer_id(connection)
+        produced = list(islice(self._producer_groups_of.get(connection, ()), count_max))
+        for group_name in produced:
             self.unregister_producer(connection, group_name)
-        groups = sorted(self._consumer_groups_of.get(connection, ()))
-        for group_name in groups:
+        rest = count_max - len(produced)
+        consumed = list(islice(self._consumer_groups_of.get(connection, ()), rest))
+        for group_name in consumed:
             self.unregister_consumer(connection, group_name)
         self.ids.forget(connection)
-        return groups
+        return consumed
+
+    def has_groups(self, connection: Hashable) -> bool:
+        """Tells whether a connection is in any group."""
+        return connection in self._producer_groups_of or connection in self._consumer_groups_of
 
     def silent_connections(self, now_ms: int, silence_ms_max: int) -> list[Hashable]:
         """Returns the connections on which some client has not sent a heart beat for too long."""
@@ -402,10 +413,12 @@ class ClientTable:
             )
 
 
-def _discard(groups_of: dict[Hashable, set[str]], connection: Hashable, group_name: str) -> None:
+def _discard(
+    groups_of: dict[Hashable, dict[str, None]], connection: Hashable, group_name: str
+) -> None:
     groups = groups_of.get(connection)
     if groups is not None:
-        groups.discard(group_name)
+        groups.pop(group_name, None)
         if not groups:
             del groups_of[connection]
 

@@ -4,7 +4,8 @@ checks (46), lists (203, 204, 328).
 A heart beat makes the group and its retry topic before it is answered, because the client looks
 for both right afterwards. It may name a thousand groups, so it is taken over piece by piece, a
 large one in several turns; what its connection says meanwhile is taken over behind it. Who changes
-the membership of a group has all its members told, behind that (`member_notices.py`). Sources:
+the membership of a group has all its members told, behind that (`member_notices.py`); who closes is
+taken out of a thousand groups in several turns (`departures.py`). Sources:
 `ClientManageProcessor.java`, `ConsumerManageProcessor.java`,
 `DefaultConsumerIdsChangeListener.java`.
 """
@@ -17,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from ledgermq.broker.clients.client_table import Client, ClientTable
+from ledgermq.broker.clients.departures import Departures
 from ledgermq.broker.clients.member_notices import MemberNotices
 from ledgermq.broker.clients.request_limits import check_heart_beat, check_locks
 from ledgermq.broker.committed_answers import answer_when_committed
@@ -139,6 +141,7 @@ class ClientProcessor:
         # Large heart beats and what comes behind them, and lists of all producers.
         self._sliced = SlicedAnswers(soon, clock_ms)
         self._notices = MemberNotices(self._members_to_tell, soon, clock_ms)
+        self._departures = Departures(self._leave_some, soon, clock_ms)
 
     def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """HEART_BEAT (34): registers the client in its groups."""
@@ -273,8 +276,12 @@ class ClientProcessor:
 
     def connection_lost(self, connection: CommandProtocol) -> None:
         """Takes a closed connection out of all groups and has the rest told."""
-        for group in self._clients.connection_lost(connection):
+        self._departures.add(connection)
+
+    def _leave_some(self, connection: CommandProtocol) -> bool:
+        for group in self._clients.connection_lost(connection, NAMES_A_PIECE):
             self._notices.tell(group)
+        return self._clients.has_groups(connection)
 
     def close_others(self, accounts: Container[str]) -> None:
         """Closes connections of clients that live under an account that is gone: they would go on

@@ -98,6 +98,23 @@ def test_number_of_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         table.register_producer("c", client(), "p2")
 
 
+def test_a_lost_connection_leaves_a_few_groups_at_a_time_and_is_not_found_meanwhile() -> None:
+    table = ClientTable()
+    for number in range(5):
+        table.register_producer("a", client(), f"p{number}")
+        register(table, "a", subscription("T"), group=f"g{number}")
+    register(table, "b", subscription("T"), group="g0")
+    table.ids.hold("a", "c1", "its account")
+    assert table.connection_lost("a", 4) == []
+    assert table.find_producer("c1") is None and table.memberships_count == 7
+    table.ids.hold("new", "c1", "another account")
+    assert table.connection_lost("a", 4) == ["g0", "g1", "g2"]
+    assert table.has_groups("a")
+    assert table.connection_lost("a", 4) == ["g3", "g4"]
+    assert not table.has_groups("a") and table.connection_lost("a", 4) == []
+    assert table.consumer_group_names == ["g0"] and table.producer_group_names == []
+
+
 def test_names_of_live_groups_are_in_order() -> None:
     table = ClientTable()
     for name in ("g3", "g1", "g2"):

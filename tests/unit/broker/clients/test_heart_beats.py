@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,8 +11,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
+from ledgermq.broker.clients.departures import DEPARTURES_MS
 from ledgermq.broker.clients.heartbeat import ClientProcessor
+from ledgermq.broker.clients.member_notices import MemberNotices
 from ledgermq.broker.selectors import sql_filter
+from ledgermq.broker.sliced_answers import NAMES_A_PIECE
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UnregisterClientRequestHeader
@@ -126,6 +130,43 @@ def test_a_connection_that_closes_meanwhile_is_in_no_group() -> None:
     while bench.parts.turn.waiting:
         bench.parts.turn.end()
     assert bench.members() == 0 and bench.parts.clients.find_group("g0") is None
+
+
+def test_connections_that_close_at_one_moment_leave_their_groups_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    told: set[str] = set()
+    monkeypatch.setattr(MemberNotices, "tell", lambda _, group: told.add(group))
+    large = [bench.connect() for _ in range(3)]
+    small = bench.connect()
+    for connection, groups in ((large[0], 200), (large[1], 200), (large[2], 200), (small, 5)):
+        ends = bench.beat(connection, groups)
+        producers = {"clientID": "c", "producerDataSet": [{"groupName": f"p{len(ends)}"}]}
+        body = json.dumps(producers).encode()
+        while not ends or bench.parts.turn.waiting:
+            bench.parts.turn.end()
+        bench.processor.heart_beat(connection, RemotingCommand(code=34, body=body))
+    before = bench.members()
+    told.clear()
+    assert before == 3 * 200 + 5 + 4
+    for connection in (*large, small):
+        connection.close("test")
+        bench.processor.connection_lost(connection)
+    # A usual one is out at once, and nobody finds what is closed.
+    assert before - 6 - 3 * 33 <= bench.members() <= before - 6
+    assert not bench.parts.clients.has_groups(small)
+    assert bench.parts.clients.find_producer("c") is None
+    left = [bench.members()]
+    while bench.parts.turn.waiting:
+        begun_ms = bench.clock_ms
+        bench.parts.turn.end()
+        left.append(bench.members())
+        assert bench.clock_ms - begun_ms < DEPARTURES_MS + 4 * _LOOK_MS
+    assert told == {f"g{number}" for number in range(200)}
+    steps = [sooner - later for sooner, later in itertools.pairwise(left)]
+    assert left[-1] == 0 and max(steps) <= NAMES_A_PIECE * (DEPARTURES_MS / _LOOK_MS + 1)
+    assert bench.parts.clients.consumer_group_names == []
 
 
 def test_a_client_that_leaves_while_its_heart_beat_waits_is_out() -> None:

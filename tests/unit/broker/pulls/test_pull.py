@@ -98,7 +98,7 @@ class ParkedPullTests(SynchronousTestCase):
         now_ms, later = [0.0], []
 
         def clock_ms() -> float:
-            now_ms[0] += 0.4
+            now_ms[0] += 0.2
             return now_ms[0]
 
         pulls = PullProcessor(
