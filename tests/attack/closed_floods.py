@@ -141,7 +141,7 @@ _AT_LEADER: Final = (
     floods.half_messages, floods.delayed_messages, floods.tls_handshakes, floods.one_way,
     floods.one_way_of_many, floods.small_requests, floods.unfinished_frames, floods.slow_loris,
     floods.small_pieces, floods.list_requests, floods.changed_lists, floods.stands_of_groups,
-    floods.heart_beats, floods.many_keys,
+    floods.heart_beats, floods.leaving_members, floods.many_keys,
 )  # fmt: skip
 CASES: Final = {
     **{make.__name__: Case(make, sends_beside, _leader) for make in _AT_LEADER},

@@ -386,6 +386,27 @@ def heart_beats(size: Size) -> Flood:
     return flood
 
 
+def leaving_members(size: Size) -> Flood:
+    """Sixty connections that come into nine hundred groups each, and close at one moment."""
+    consumers = _heart_beat([f"h-{group}" for group in range(450)], {})
+    names = [{"groupName": f"h-{group}"} for group in range(450)]
+    producers = json.dumps({"clientID": "c", "producerDataSet": names}).encode()
+
+    def flood(victim: Target) -> None:
+        end = time.monotonic() + size.seconds
+        while time.monotonic() < end:
+            with ExitStack() as stack:
+                clients = [stack.enter_context(victim.connect()) for _ in range(60)]
+                for client in clients:
+                    for beat in (consumers, producers):
+                        client.ask_later(RequestCode.HEART_BEAT.value, {}, beat)
+                for client in clients:
+                    client.read()
+                    client.read()
+
+    return flood
+
+
 def _check(number: int) -> bytes:
     """A question whether a condition can be applied."""
     wanted = {"topic": "sql", "subString": _signs(number), "expressionType": "SQL92"}
@@ -422,7 +443,8 @@ def many_keys(size: Size) -> Flood:
 FLOODS: Final = (
     quiet, held_pulls, woken_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
     tls_handshakes, one_way, one_way_of_many, small_requests, unfinished_frames, slow_loris,
-    small_pieces, list_requests, changed_lists, stands_of_groups, heart_beats, many_keys,
+    small_pieces, list_requests, changed_lists, stands_of_groups, heart_beats, leaving_members,
+    many_keys,
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def quiet(victim: Victim) -> Effect:
      floods.half_messages, floods.delayed_messages, floods.tls_handshakes, floods.one_way,
      floods.small_requests, floods.unfinished_frames, floods.slow_loris, floods.small_pieces,
      floods.list_requests, floods.changed_lists, floods.many_keys, floods.one_way_of_many,
-     floods.stands_of_groups, floods.heart_beats],
+     floods.stands_of_groups, floods.heart_beats, floods.leaving_members],
 )  # fmt: skip
 def test_a_client_beside_goes_on(
     victim: Victim, quiet: Effect, make: Callable[[Size], Flood]
