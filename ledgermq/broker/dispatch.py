@@ -62,6 +62,9 @@ SEND_CODES: Final = frozenset(
         int(RequestCode.SEND_REPLY_MESSAGE_V2),
     )
 )
+# Unsent bytes of one connection above which nothing large is put behind them: its pulls are told to
+# come again, and replies for it are refused.
+UNSENT_BYTES_MAX: Final = 8 << 20
 _REMARK_CHARS_MAX: Final = 1024
 
 _log = Logger()
@@ -252,7 +255,12 @@ class Dispatcher:
     ) -> None:
         if command.code in SEND_CODES:
             answer.ext_fields = {**self._send_fields, **(answer.ext_fields or {})}
-        connection.send(answer)
+        try:
+            connection.send(answer)
+        except ProtocolError as error:
+            # A consumer's words that are handed on may not fit into the header of who asked.
+            remark = _shortened(f"the answer cannot be sent: {error}")
+            connection.send(command.response(ResponseCode.SYSTEM_ERROR, remark))
 
 
 def born_host(host: str, port: int) -> BornHost:

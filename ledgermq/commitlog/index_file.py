@@ -13,7 +13,7 @@ Source: IndexFile.java of 4.9.3.
 import mmap
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final
@@ -40,6 +40,8 @@ IndexRow = tuple[int, int, int]
 _SECONDS_MAX: Final = 0x7FFFFFFF
 # Entries of a file that are read together: the next one of a chain is often among them.
 _BLOCK_COUNT: Final = 200
+# Of a chain, that are followed in one piece of work: half a millisecond.
+_LINKS_A_PIECE: Final = 400
 _READ_BYTES: Final = 1 << 20
 # The hash alone of each entry.
 _ENTRY_HASH: Final = Struct(">i16x")
@@ -227,10 +229,12 @@ class IndexFile:
 
     def lookup(
         self, key_hash: int, count_max: int, begin_ms: int, end_ms: int, links_max: int
-    ) -> tuple[list[int], int]:
-        """Return physical offsets of entries with that hash and time, the newest first.
+    ) -> Generator[None, None, tuple[list[int], int]]:
+        """Look for entries with that hash and time; yields behind each piece of work, and entries
+        may be added meanwhile.
 
-        Returns: with how many links of the chain were followed; `links_max` when there may be more.
+        Returns: their physical offsets, the newest first, with how many links of the chain were
+        followed; `links_max` when there may be more.
         """
         header = self.header
         number = self._slot(key_hash)
@@ -248,6 +252,9 @@ class IndexFile:
                 break
             # Chains only lead to older entries; anything else is a damaged slot.
             below, number = number, previous
+            if links % _LINKS_A_PIECE == 0:
+                yield
+                self.forget_read()
         return found, links
 
     def hashes_at(self, physical_offset: int) -> set[int]:

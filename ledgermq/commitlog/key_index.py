@@ -7,7 +7,7 @@ Source: IndexService.java of 4.9.3.
 """
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.commitlog import index_loops
@@ -28,9 +28,9 @@ from ledgermq.protocol.java_hash import (
 _SIGN: Final = 0x80000000
 _UNIQUE_ID_WEIGHT: Final = weight_of(UNIQUE_ID_CHARS)
 _ONLY_UNIQUE_IDS: Final = {UNIQUE_ID_CHARS}
-# Entries that one query looks at: some 50 ms of work. Of keys as they are used a chain has few; who
-# makes keys that share a slot of the hash table can make one as long as the file, and would have
-# every query for them walk through it.
+# Entries that one query looks at: a tenth of a second of work, in pieces. Of keys as they are used
+# a chain has few; who makes keys that share a slot of the hash table can make one as long as the
+# file, and would have every query for them walk through it.
 LOOKUP_LINKS_MAX: Final = 100_000
 
 
@@ -74,6 +74,16 @@ def hashes_of(rows: Sequence[KeyRow]) -> list[int]:
         else:
             hashes.append((prefix_hash * _UNIQUE_ID_WEIGHT + found) & UINT32_MASK)
     return hashes
+
+
+def _next(pieces: Generator[None, None, tuple[list[int], int]]) -> tuple[list[int], int] | None:
+    """Has one piece of work done; returns what it ends in when that was the last."""
+    try:
+        next(pieces)
+    except StopIteration as end:
+        ended: tuple[list[int], int] = end.value
+        return ended
+    return None
 
 
 class KeyIndex:
@@ -150,10 +160,15 @@ class KeyIndex:
                 self.full_timestamp = file.header.end_timestamp
         self._files.made(count)
 
-    def lookup(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Return physical offsets for a key, from the newest file to the oldest, unsorted.
+    def lookup(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> Generator[None, None, list[int]]:
+        """Look for physical offsets for a key, from the newest file to the oldest; yields behind
+        each piece of work, and entries and files may come and go meanwhile.
 
         Source: IndexService.queryOffset.
+
+        Returns: the offsets, unsorted.
 
         Raises:
             KeyChainTooLongError: more entries than may be looked at share a chain with the key, and
@@ -162,13 +177,17 @@ class KeyIndex:
         key_hash = positive_hash(unsigned_hash_of(f"{topic}#{key}"))
         found: list[int] = []
         links_left = LOOKUP_LINKS_MAX
-        for file in reversed(self._index_files):
+        for file in self._index_files[::-1]:
             file.forget_read()
             header = file.header
             if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
-                places, links = file.lookup(
-                    key_hash, count_max - len(found), begin_ms, end_ms, links_left
-                )
+                pieces = file.lookup(key_hash, count_max - len(found), begin_ms, end_ms, links_left)
+                while (ended := _next(pieces)) is None:
+                    yield
+                    if file not in self._index_files:
+                        # So are those before it.
+                        return found
+                places, links = ended
                 found += places
                 links_left -= links
                 if not links_left:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ledgermq.commitlog.config import SCHEDULE_TOPIC
-from ledgermq.commitlog.queues import is_queue_name
+from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX, LIGHT_QUEUE_PREFIX, RETRY_PREFIX
 from ledgermq.protocol.properties import (
     INNER_MULTI_DISPATCH,
@@ -61,6 +61,16 @@ def named_queues(text: str) -> list[str] | None:
     """Return the names in a value of INNER_MULTI_DISPATCH, None when one is no light queue's."""
     names = text.split(_SEPARATOR)
     return names if all(map(is_light_queue, names)) else None
+
+
+def count_light_queues(queues: ConsumeQueues) -> int:
+    """Return how many light queues there are, without those that hold nothing any more."""
+    return sum(
+        1
+        for topic in queues.topics()
+        if is_light_queue(topic)
+        and any(queue.has_files or not queue.max_offset for queue in queues.of_topic(topic))
+    )
 
 
 def wanted_queues(topic: str, properties: bytes) -> list[str]:

@@ -6,9 +6,10 @@ that make the same claim.
 Source: ConsumeQueue.getOffsetInQueueByTime, DefaultMessageStore.queryMessage of 4.9.3.
 """
 
+from collections.abc import Generator
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
@@ -26,6 +27,8 @@ from ledgermq.protocol.record import RecordHead, decode_record_head
 # Of a record, its first field.
 _SIZE: Final = Struct(">i")
 _QUERY_ROUNDS: Final = 3
+
+_Ended = TypeVar("_Ended")
 
 
 class QueryResult(NamedTuple):
@@ -150,11 +153,13 @@ class LookUp:
 
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> QueryResult:
-        """Return the newest records of a topic that have a key, oldest of them first.
+    ) -> Generator[None, None, QueryResult]:
+        """Look for the newest records of a topic that have a key; yields behind each piece of work.
 
         The index holds hashes: what it finds is compared with topic and key, for another topic's
         record may be entered under the same hash, and its readers may be others.
+
+        Returns: the records, oldest of them first.
         """
         parts: list[bytes] = []
         count_max = min(count_max, self._config.query_count_max)
@@ -162,9 +167,10 @@ class LookUp:
         topic_bytes = topic.encode("utf-8", "replace")
         key_bytes = key.encode("utf-8", "replace")
         for _ in range(_QUERY_ROUNDS):
-            places = sorted(set(self._key_index.lookup(topic, key, count_max, begin_ms, end)))
-            oldest = end
+            found_at = yield from self._key_index.lookup(topic, key, count_max, begin_ms, end)
+            places, oldest = sorted(set(found_at)), end
             for place in places:
+                yield
                 found = self._read_record(place)
                 if found is None:
                     continue
@@ -180,6 +186,16 @@ class LookUp:
         return QueryResult(
             parts, self._key_index.end_timestamp, max(0, self._key_index.end_physical_offset)
         )
+
+
+def run_to_end(pieces: Generator[None, None, _Ended]) -> _Ended:
+    """Has all pieces of work done at once; returns what they end in."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            ended: _Ended = end.value
+            return ended
 
 
 def has_key(properties: bytes, key: bytes) -> bool:

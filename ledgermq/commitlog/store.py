@@ -17,7 +17,7 @@ a flush is final for this replica.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
@@ -36,8 +36,8 @@ from ledgermq.commitlog.errors import (
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
-from ledgermq.commitlog.light_queues import is_light_queue
-from ledgermq.commitlog.look_up import LookUp, QueryResult
+from ledgermq.commitlog.light_queues import count_light_queues
+from ledgermq.commitlog.look_up import LookUp, QueryResult, run_to_end
 from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import (
@@ -392,6 +392,12 @@ class MessageStore:
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> QueryResult:
         """Return the newest records with a key in a span of store time, oldest of them first."""
+        return run_to_end(self._look_up.query(topic, key, count_max, begin_ms, end_ms))
+
+    def query_in_pieces(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> Generator[None, None, QueryResult]:
+        """As `query`; yields behind each piece of work, and the store may change meanwhile."""
         return self._look_up.query(topic, key, count_max, begin_ms, end_ms)
 
     def queues(self, topic: str) -> list[int]:
@@ -404,14 +410,7 @@ class MessageStore:
 
     def count_light_queues(self) -> int:
         """Return how many light queues there are, without those that hold nothing any more."""
-        return sum(
-            1
-            for topic in self._queues.topics()
-            if is_light_queue(topic)
-            and any(
-                queue.has_files or not queue.max_offset for queue in self._queues.of_topic(topic)
-            )
-        )
+        return count_light_queues(self._queues)
 
     @property
     def min_physical_offset(self) -> int:

@@ -15,6 +15,8 @@ from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 # 4 size, 4 magic, 4 crc, 4 flag, 4 body_length
 _BATCH_HEAD: Final = Struct(">iiiii")
 _BATCH_FIXED_BYTES: Final = _BATCH_HEAD.size + 2
+# Messages that a broker takes of one batch.
+BATCH_COUNT_MAX: Final = 10_000
 
 
 class BatchMessage(NamedTuple):

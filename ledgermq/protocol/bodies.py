@@ -22,7 +22,7 @@ from ledgermq.protocol.heartbeat import (
     SubscriptionData,
     name_words,
 )
-from ledgermq.protocol.json_body import JsonBody, read_plain
+from ledgermq.protocol.json_body import REQUEST_DIALECT_BYTES_MAX, JsonBody, read_plain
 from ledgermq.protocol.route import DataVersion
 
 _V = TypeVar("_V")
@@ -52,6 +52,7 @@ class LockBatchRequestBody(JsonBody, frozen=True):
     """LockBatchRequestBody: queues that a client wants for itself (41)."""
 
     is_plain: ClassVar[bool] = True
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
 
     consumer_group: str
     client_id: str
@@ -72,6 +73,8 @@ class LockBatchResponseBody(JsonBody, frozen=True):
 
 class CheckClientRequestBody(JsonBody, frozen=True):
     """CheckClientRequestBody: is this subscription one the broker can serve (46)."""
+
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
 
     client_id: str
     group: str

@@ -23,7 +23,7 @@ import msgspec
 
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers.header import Int32, Int64
-from ledgermq.protocol.json_body import JsonBody
+from ledgermq.protocol.json_body import REQUEST_DIALECT_BYTES_MAX, JsonBody
 
 
 class ConsumeType(StrEnum):
@@ -110,6 +110,7 @@ class HeartbeatData(JsonBody, frozen=True):
     """HeartbeatData: a client and its groups."""
 
     is_plain: ClassVar[bool] = True
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = []

@@ -49,8 +49,12 @@ _decode_text = msgspec.json.Decoder(str).decode
 _encode_plain = msgspec.json.Encoder().encode
 
 
-def read(data: bytes) -> Any:
+def read(data: bytes, dialect_bytes_max: int = DIALECT_BYTES_MAX) -> Any:
     """Reads a document of either dialect into dicts, lists and plain values.
+
+    Args:
+        data: the document.
+        dialect_bytes_max: it may have so many where it is no standard JSON.
 
     Raises:
         RemoteProtocolError: it is not one document, or too deep, or in the dialect and too large.
@@ -58,6 +62,8 @@ def read(data: bytes) -> Any:
     try:
         return _decode_plain(data)
     except DECODE_ERRORS:
+        if len(data) > dialect_bytes_max:
+            raise RemoteProtocolError("size of a JSON body", len(data), dialect_bytes_max) from None
         return _Reader(data).document()
 
 
@@ -167,8 +173,6 @@ class _Reader:
     """Reads one document from the left to the right."""
 
     def __init__(self, data: bytes) -> None:
-        if len(data) > DIALECT_BYTES_MAX:
-            raise RemoteProtocolError("size of a JSON body", len(data), DIALECT_BYTES_MAX)
         try:
             self._text = data.decode()
         except UnicodeDecodeError as error:

@@ -181,7 +181,8 @@ def topic_for_send(
             f" the default topic [{default_topic}]"
             f" has permission {parent.permission} without the inherit bit 1"
         )
-    count = max(min(queue_count, parent.write_queue_count), 0)
+    # Upstream makes one without queues of a number below 1, to which nobody can send.
+    count = min(max(queue_count, 1), parent.write_queue_count)
     return replace(
         parent,
         name=name,

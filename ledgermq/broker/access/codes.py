@@ -63,8 +63,11 @@ class Row(NamedTuple):
     touches: Touches | None
 
 
-def needs_of(command: RemotingCommand, around: Surroundings) -> list[Need] | None:
+def needs_of(command: RemotingCommand, around: Surroundings) -> Iterable[Need] | None:
     """Returns what a request touches; None when it takes an admin.
+
+    They are found one by one, as far as somebody asks: nothing more is read for who has no right to
+    the first. To ask raises BrokerError for a send that breaks a limit, and besides:
 
     Raises:
         AccessDeniedError: nothing says what the code takes, or it names a place in the log where
@@ -74,10 +77,7 @@ def needs_of(command: RemotingCommand, around: Surroundings) -> list[Need] | Non
     row = CODES.get(command.code)
     if row is None:
         raise no_row(command.code)
-    if row.touches is None:
-        return None
-    found = row.touches(command, around)
-    return None if found is None else list(found)
+    return None if row.touches is None else row.touches(command, around)
 
 
 def no_row(code: int) -> AccessDeniedError:

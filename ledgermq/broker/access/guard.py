@@ -114,6 +114,7 @@ class Guard:
 
         Raises:
             AccessDeniedError: it may not; says why.
+            IllegalMessageError: it is a send that breaks a limit.
             RemoteProtocolError: the request does not say what it touches.
         """
         rules = self._table.rules
@@ -169,12 +170,13 @@ class Guard:
                     f" but accessKey={account.access_key} is not"
                 )
             return
-        if not needs and not account.has_rights:
-            raise AccessDeniedError(
-                f"accessKey={account.access_key} has no right to any topic or group, which is"
-                f" needed for request code={command.code}"
-            )
+        need = None
         for need in needs:
             reason = find_refusal(account, need)
             if reason is not None:
                 raise AccessDeniedError(reason)
+        if need is None and not account.has_rights:
+            raise AccessDeniedError(
+                f"accessKey={account.access_key} has no right to any topic or group, which is"
+                f" needed for request code={command.code}"
+            )

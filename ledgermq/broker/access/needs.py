@@ -8,7 +8,7 @@ Source: `PlainAccessValidator.java`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ledgermq.broker.access.rights import Need, group_needs, topic_needs
 from ledgermq.broker.access.rules import Permission
@@ -32,6 +32,8 @@ from ledgermq.protocol.headers import (
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.state.errors import AccessDeniedError
 
+_Name = TypeVar("_Name")
+
 
 class Surroundings(NamedTuple):
     """What this broker knows of things that a request only names."""
@@ -40,6 +42,8 @@ class Surroundings(NamedTuple):
     records: VisibleRecords
     # Where replies of this cluster are kept.
     reply_topic: str
+    # Of a message, and of a batch.
+    body_bytes_max: int
 
 
 # What a request touches; None where only an admin may ask.
@@ -61,13 +65,22 @@ def send(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     retry or a dead letter says which topic it came from.
     """
     yield from topic_needs(decode_send_header(command).topic, Permission.PUB)
-    yield from _named_in_messages(command)
+    yield from _named_in_messages(command, around)
 
 
-def _named_in_messages(command: RemotingCommand) -> Iterator[Need]:
-    for naming in dict.fromkeys(namings_of(command)):
+def _named_in_messages(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    for naming in _distinct(namings_of(command, around.body_bytes_max)):
         permission = Permission.SUB if naming.is_origin else Permission.PUB
         yield from topic_needs(naming.topic, permission)
+
+
+def _distinct(names: Iterable[_Name]) -> Iterator[_Name]:
+    """Yields each once, as soon as it comes."""
+    seen: set[_Name] = set()
+    for name in names:
+        if name not in seen:
+            seen.add(name)
+            yield name
 
 
 def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
@@ -76,7 +89,7 @@ def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     if topic != around.reply_topic:
         yield from send(command, around)
     else:
-        yield from _named_in_messages(command)
+        yield from _named_in_messages(command, around)
 
 
 def send_back(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
@@ -121,7 +134,7 @@ def lock(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     is_lock = command.code == RequestCode.LOCK_BATCH_MQ
     request = command.body_as(LockBatchRequestBody if is_lock else UnlockBatchRequestBody)
     yield from group_needs(request.consumer_group)
-    for topic in dict.fromkeys(queue.topic for queue in request.mq_set):
+    for topic in _distinct(queue.topic for queue in request.mq_set):
         yield from topic_needs(topic, Permission.SUB)
 
 
@@ -134,10 +147,12 @@ def check_client(command: RemotingCommand, around: Surroundings) -> Iterator[Nee
 
 def heart_beat(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     """What a client subscribes to, in all its groups."""
-    for consumer in command.body_as(HeartbeatData).consumer_data_set:
-        yield from group_needs(consumer.group_name)
-        for subscription in consumer.subscription_data_set:
-            yield from topic_needs(subscription.topic, Permission.SUB)
+    consumers = command.body_as(HeartbeatData).consumer_data_set
+    for group in _distinct(consumer.group_name for consumer in consumers):
+        yield from group_needs(group)
+    topics = (one.topic for consumer in consumers for one in consumer.subscription_data_set)
+    for topic in _distinct(topics):
+        yield from topic_needs(topic, Permission.SUB)
 
 
 def stats(command: RemotingCommand, around: Surroundings) -> Iterable[Need] | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from ledgermq.broker.access.quota import BYTES, CONNECTIONS, MESSAGES, Quota
 from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.protocol.batch import BATCH_COUNT_MAX
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -165,9 +166,11 @@ def _bytes_of(command: RemotingCommand) -> int:
 
 
 def _messages_in(body: bytes) -> int:
-    """Counts the messages of a batch, by their lengths; one that lies is refused later."""
+    """Counts the messages of a batch, by their lengths, as far as one may have them; one that lies
+    is refused later.
+    """
     count, at = 0, 0
-    while at + _LENGTH_BYTES <= len(body):
+    while at + _LENGTH_BYTES <= len(body) and count < BATCH_COUNT_MAX:
         count += 1
         at += max(int.from_bytes(body[at : at + _LENGTH_BYTES]), _LENGTH_BYTES)
     return max(count, 1)

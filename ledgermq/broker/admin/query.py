@@ -4,7 +4,7 @@ Everything is read from committed messages. Sources: `QueryMessageProcessor.java
 `AdminBrokerProcessor.java`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import islice
 from typing import Final, Protocol
 
@@ -19,7 +19,7 @@ from ledgermq.commitlog import KeyChainTooLongError, QueryResult
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import ConsumeOffsets, MessageQueue, TopicOffset
 from ledgermq.protocol.codes import ResponseCode
-from ledgermq.protocol.command import RemotingCommand, encode_parts
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
@@ -39,9 +39,9 @@ _KEY_CHARS_MAX: Final = 4096
 class Archive(Protocol):
     """What is needed of a message store."""
 
-    def query(
+    def query_in_pieces(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> QueryResult: ...
+    ) -> Generator[None, None, QueryResult]: ...
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -83,8 +83,13 @@ class QueryProcessor:
         if header.unique_key_query:
             wanted = self._config.unique_key_hits_max
         count = min(max(wanted, 0), self._config.query_hits_max)
+        return self._sliced.answer(connection, self._query(command, header, count))
+
+    def _query(
+        self, command: RemotingCommand, header: QueryMessageRequestHeader, count: int
+    ) -> Pieces:
         try:
-            result = self._store.query(
+            result = yield from self._store.query_in_pieces(
                 header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
             )
         except KeyChainTooLongError as error:
@@ -100,9 +105,7 @@ class QueryProcessor:
                 "can not find message, maybe time range not correct",
                 fields,
             )
-        answer = command.response(ResponseCode.SUCCESS, header=fields)
-        connection.send_parts(encode_parts(answer, parts))
-        return None
+        return command.response(ResponseCode.SUCCESS, header=fields, body=b"".join(parts))
 
     def view(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """VIEW_MESSAGE_BY_ID (33): the message at a place in the log."""

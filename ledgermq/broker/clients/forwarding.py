@@ -5,20 +5,20 @@ The broker finds the consumer by group and client id, asks it on its own connect
 answer back as it is. Source: `Broker2Client.java`, `AdminBrokerProcessor.java`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.python.failure import Failure
 
 from ledgermq.broker.clients.client_table import Client, ClientTable, ConsumerGroup
+from ledgermq.broker.clients.told_offsets import ALL_BYTES_MAX, encode_status, told_table
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.visible_records import VisibleRecords
-from ledgermq.protocol import lenient_json
-from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody, read_queue_map
+from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody
 from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RequestTimeoutError
@@ -225,20 +225,19 @@ class ForwardingProcessor:
                 f"No Any Consumer online in the consumer group: [{header.group}]"
             )
         questions: list[Deferred[Any]] = []
-        table: dict[str, Mapping[MessageQueue, int]] = {}
+        tables: dict[str, bytes] = {}
         for member, client in members:
             if header.client_addr and header.client_addr != client.client_id:
                 continue
             question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
             told = member.request(question, _STATUS_ANSWER_MS)
-            told.addCallback(_read_status, client.client_id, table)
-            # One that does not answer is left out.
+            told.addCallback(_read_status, client.client_id, tables)
+            # One that does not answer, or not so that it can be used, is left out.
             told.addErrback(lambda _: None)
             questions.append(told)
 
         def all_told(_: object) -> RemotingCommand:
-            status = {"consumerTable": table, "messageQueueTable": {}}
-            return command.response(ResponseCode.SUCCESS, body=lenient_json.write(status))
+            return command.response(ResponseCode.SUCCESS, body=encode_status(tables))
 
         return gatherResults(questions).addCallback(all_told)
 
@@ -277,9 +276,8 @@ def _tell_members(
         member.send_one_way(notice)
 
 
-def _read_status(
-    answer: RemotingCommand, client_id: str, table: dict[str, Mapping[MessageQueue, int]]
-) -> None:
+def _read_status(answer: RemotingCommand, client_id: str, tables: dict[str, bytes]) -> None:
     if answer.code == ResponseCode.SUCCESS:
-        document = lenient_json.read(answer.body)
-        table[client_id] = read_queue_map(document.get("messageQueueTable"), int)
+        told = told_table(answer.body)
+        if sum(map(len, tables.values())) + len(told) <= ALL_BYTES_MAX:
+            tables[client_id] = told

@@ -375,15 +375,23 @@ class ClientProcessor:
         return answer
 
     def _known_queues(self, asked: list[MessageQueue]) -> list[QueueKey]:
-        """Returns the queues of topics that are there: nobody gets the lock of another one.
+        """Returns the queues that are there: nobody gets the lock of another one.
 
         Raises:
             TopicNotFoundError: there are no such topics at all.
         """
-        keys = [key for key in _keys(asked) if self._state.find_topic(key.topic) is not None]
-        if asked and not keys:
+        known = [key for key in _keys(asked) if self._state.find_topic(key.topic) is not None]
+        if asked and not known:
             raise TopicNotFoundError(f"no lock: topic[{asked[0].topic[:255]}] not exist")
-        return keys
+        return [key for key in known if self._has_queue(key)]
+
+    def _has_queue(self, key: QueueKey) -> bool:
+        topic = self._state.find_topic(key.topic)
+        return (
+            topic is not None
+            and key.broker_name == self._config.broker_name
+            and key.queue_id < max(topic.read_queue_count, topic.write_queue_count)
+        )
 
     def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNLOCK_BATCH_MQ (42): gives locks back."""

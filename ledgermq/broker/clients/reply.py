@@ -14,7 +14,8 @@ from twisted.logger import Logger
 
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.dispatch import Answer, Processor
+from ledgermq.broker.dispatch import UNSENT_BYTES_MAX, Answer, Processor
+from ledgermq.broker.records.namings import check_properties
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError
@@ -33,6 +34,7 @@ from ledgermq.protocol.properties import (
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import (
     BrokerError,
+    IllegalMessageError,
     InvalidRequestError,
     ServiceUnavailableError,
 )
@@ -74,6 +76,7 @@ class ReplyProcessor:
 
         Raises:
             BrokerError: the one that asked is not here, or sends are not taken yet.
+            IllegalMessageError: it has more than a message may have.
             RemoteProtocolError: the header cannot be read.
         """
         header = decode_send_header(command)
@@ -81,6 +84,13 @@ class ReplyProcessor:
             raise ServiceUnavailableError(
                 f"broker unable to service, until {self._config.accept_sends_from_ms} ms since 1970"
                 " (key startAcceptSendRequestTimeStamp)"
+            )
+        # It is handed over before anybody stores it.
+        check_properties(header.properties or "")
+        if len(command.body) > self._config.message_bytes_max:
+            raise IllegalMessageError(
+                f"the reply is illegal: its body has {len(command.body)} bytes,"
+                f" allowed are {self._config.message_bytes_max} (key maxMessageSize)"
             )
         properties = parse_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
@@ -119,6 +129,12 @@ class ReplyProcessor:
         if not isinstance(asking, CommandProtocol):
             raise InvalidRequestError(
                 f"push reply message to {client_id} fail, channel of <{client_id}> not found."
+            )
+        if asking.unsent_bytes > UNSENT_BYTES_MAX:
+            # Anybody may reply to it: nobody ends its connection by more than it reads.
+            raise InvalidRequestError(
+                f"push reply message to {client_id} fail, {asking.unsent_bytes} bytes for it are"
+                f" unsent, more than {UNSENT_BYTES_MAX}: it reads too slowly"
             )
         question = ReplyMessageRequestHeader(
             producer_group=header.producer_group,

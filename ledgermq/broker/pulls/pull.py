@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.statistics import Statistics
-from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.dispatch import UNSENT_BYTES_MAX, Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls, WokenPulls
 from ledgermq.broker.pulls.matching_reads import read_matching
@@ -60,8 +60,6 @@ from ledgermq.state.topics import PERM_READ
 COUNT_MAX: Final = 1024
 # No stock client waits for longer than 30 s.
 _SUSPEND_MS_MAX: Final = 120_000
-# Unsent answers of one connection above which its pulls are told to come again.
-UNSENT_BYTES_MAX: Final = 8 << 20
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker.pulls.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
+from ledgermq.broker.dispatch import UNSENT_BYTES_MAX
+from ledgermq.broker.pulls.pull import COUNT_MAX, PullProcessor
 from ledgermq.broker.request_times import RequestTimes
 from ledgermq.broker.selectors.filters import SQL_TYPE
 from ledgermq.commitlog import ConsumeQueue, Run, is_light_queue, read_run

@@ -13,12 +13,19 @@ from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import SendMessageRequestHeader, decode_send_header
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ledgermq.protocol.properties import INNER_MULTI_DISPATCH, RETRY_TOPIC, parse_properties
+from ledgermq.protocol.properties import (
+    INNER_MULTI_DISPATCH,
+    PROPERTIES_BYTES_MAX,
+    RETRY_TOPIC,
+    find_property,
+    parse_properties,
+)
+from ledgermq.state.errors import IllegalMessageError
 
 # Topics of copies: nothing of these goes into light queues.
 _COPIED_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-_MARKS: Final = (INNER_MULTI_DISPATCH, RETRY_TOPIC)
-_BYTE_MARKS: Final = tuple(mark.encode() for mark in _MARKS)
+# What is not stored of the properties that a client sends.
+_TAKEN_OUT_MAX: Final = 1024
 
 
 class Naming(NamedTuple):
@@ -29,32 +36,68 @@ class Naming(NamedTuple):
     is_origin: bool
 
 
-def namings_of(command: RemotingCommand) -> Iterator[Naming]:
-    """Returns what the messages of a send, of one or a batch, name; a name may come again.
+def namings_of(command: RemotingCommand, body_bytes_max: int) -> Iterator[Naming]:
+    """Yields what the messages of a send, of one or a batch, name; a name may come again.
+
+    Args:
+        command: the send.
+        body_bytes_max: of a batch.
 
     Raises:
+        IllegalMessageError: it has more than a send may have, and is not looked into.
         RemoteProtocolError: the header or the batch cannot be read.
     """
     header = decode_send_header(command)
-    for text in _properties_of(command, header):
-        properties = parse_properties(text)
-        if header.topic.startswith(_COPIED_PREFIXES):
-            origin = properties.get(RETRY_TOPIC)
-            if origin is not None:
-                yield Naming(origin, True)
+    is_copy = header.topic.startswith(_COPIED_PREFIXES)
+    mark = RETRY_TOPIC if is_copy else INNER_MULTI_DISPATCH
+    for value in _values_of(mark, command, header, body_bytes_max):
+        if is_copy:
+            yield Naming(value, True)
         else:
             # Where one of the names is that of no light queue, none of them counts.
-            for name in named_queues(properties.get(INNER_MULTI_DISPATCH, "")) or ():
+            for name in named_queues(value) or ():
                 yield Naming(name, False)
 
 
-def _properties_of(command: RemotingCommand, header: SendMessageRequestHeader) -> Iterator[str]:
-    """The properties of those messages that may name something, as their processor reads them."""
+def _values_of(
+    mark: str, command: RemotingCommand, header: SendMessageRequestHeader, body_bytes_max: int
+) -> Iterator[str]:
+    """What a property says in those messages that have it, as their processor reads them."""
     if command.code != RequestCode.SEND_BATCH_MESSAGE and not header.batch:
         text = header.properties or ""
-        if any(mark in text for mark in _MARKS):
-            yield text
-    elif any(mark in command.body for mark in _BYTE_MARKS):
+        check_properties(text)
+        if mark in text and (value := parse_properties(text).get(mark)):
+            yield value
+        return
+    name = mark.encode()
+    check_batch_bytes(len(command.body), body_bytes_max)
+    if name in command.body:
         for message in decode_batch(command.body):
-            if any(mark in message.properties for mark in _BYTE_MARKS):
-                yield message.properties.decode("utf-8", "replace")
+            if found := find_property(message.properties, name):
+                yield found.decode("utf-8", "replace")
+
+
+def check_properties(text: str) -> None:
+    """Checks the properties of a message before anybody looks into them.
+
+    Raises:
+        IllegalMessageError: they are too long whatever is taken out of them.
+    """
+    if len(text) > PROPERTIES_BYTES_MAX + _TAKEN_OUT_MAX:
+        raise IllegalMessageError(
+            f"the message is illegal: its properties have {len(text)} characters,"
+            f" allowed are {PROPERTIES_BYTES_MAX}"
+        )
+
+
+def check_batch_bytes(size_bytes: int, bytes_max: int) -> None:
+    """Checks the body of a batch before anybody takes it apart.
+
+    Raises:
+        IllegalMessageError: it is too long.
+    """
+    if size_bytes > bytes_max:
+        raise IllegalMessageError(
+            f"the batch is illegal: its body has {size_bytes} bytes,"
+            f" allowed are {bytes_max} (key maxMessageSize)"
+        )

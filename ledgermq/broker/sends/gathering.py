@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ledgermq.broker.sends.waiting import Request
 from ledgermq.commitlog import AppendMessage
+from ledgermq.protocol.batch import BATCH_COUNT_MAX
 from ledgermq.protocol.properties import KEYS_COUNT_MAX, PROPERTIES_BYTES_MAX
 from ledgermq.protocol.quick_frames import QuickSend
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
@@ -18,8 +19,6 @@ from ledgermq.protocol.sysflag import INNER_BATCH_MASK, TRANSACTION_MASK
 # Whether this is the compiled form: the path is that of a library.
 COMPILED: Final = not __file__.endswith(".py")
 
-# Messages of one batch.
-BATCH_COUNT_MAX: Final = 10_000
 _FIXED = RECORD_FIXED_BYTES
 # Of an element of a batch: 4 size, 4 magic, 4 crc, 4 flag, 4 body length, 2 properties length.
 _ELEMENT_FIXED = 22

@@ -58,6 +58,8 @@ _OF_BROKER: Final = frozenset(
 )
 # Of what a message that waits has besides the name of its topic, and some more.
 _WAITING_BYTES: Final = 64
+# One more has room in a record.
+_RECONSUME_TIMES_MAX: Final = 2**31 - 2
 
 
 class SendBackProcessor:
@@ -133,7 +135,8 @@ class SendBackProcessor:
     def _level(self, asked: int, record: Record) -> int:
         """The delay level: as the consumer wants it, else growing with the tries."""
         level = asked or _FIRST_RETRY_LEVEL + record.reconsume_times
-        return min(level, self._config.delay_levels.level_max)
+        # A sender may say that its message was delivered less often than never.
+        return min(max(level, 1), self._config.delay_levels.level_max)
 
     def _message(self, record: Record, topic: TopicConfig) -> AppendMessage:
         properties = decode_any_properties(record.properties)
@@ -152,7 +155,7 @@ class SendBackProcessor:
             topic=topic.name,
             queue_id=self._rng.randrange(max(topic.write_queue_count, 1)),
             sys_flag=message.sys_flag & ~TRANSACTION_MASK,
-            reconsume_times=record.reconsume_times + 1,
+            reconsume_times=min(max(record.reconsume_times, 0), _RECONSUME_TIMES_MAX) + 1,
             properties=_fitting(properties, properties_max),
         )
 

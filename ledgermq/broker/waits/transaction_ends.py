@@ -15,7 +15,12 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.delayed_messages import waiting_message
-from ledgermq.broker.records.half_messages import HalfMessage, committed_message, resumed
+from ledgermq.broker.records.half_messages import (
+    HalfMessage,
+    account_mark,
+    committed_message,
+    resumed,
+)
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.waits.transactions import Transactions
@@ -42,7 +47,7 @@ from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
-from ledgermq.state.errors import InvalidRequestError
+from ledgermq.state.errors import AccessDeniedError, InvalidRequestError
 
 # As RocketMQ 5 has them for its metric.
 _SPAN_BOUNDS_S: Final = (5.0, 60.0, 600.0, 3600.0, 43_200.0, 86_400.0)
@@ -92,15 +97,20 @@ class TransactionProcessor:
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None
         half = self._half_at(header.commit_log_offset)
+        if connection.sight is not None and not self._may_end(half, connection.account):
+            raise AccessDeniedError(
+                f"the half message at {header.commit_log_offset} is another account's than"
+                f" accessKey={connection.account}"
+            )
         if half.properties.get(PRODUCER_GROUP) != header.producer_group:
             raise InvalidRequestError(
-                f"The producer group wrong: {header.producer_group} wants to end a transaction of"
-                f" {half.properties.get(PRODUCER_GROUP)}"
+                f"The producer group wrong: {header.producer_group} is not that of the half message"
+                f" at {header.commit_log_offset}"
             )
         if half.record.queue_offset != header.tran_state_table_offset:
             raise InvalidRequestError(
-                f"The transaction state table offset wrong: {header.tran_state_table_offset}"
-                f" instead of {half.record.queue_offset}"
+                f"The transaction state table offset wrong: {header.tran_state_table_offset} is not"
+                f" that of the half message at {header.commit_log_offset}"
             )
         message = None
         if header.commit_or_rollback == TRANSACTION_COMMIT:
@@ -113,6 +123,12 @@ class TransactionProcessor:
             command, lambda done: self._transactions.end(half, message, done)
         )
         return answer.addCallback(self._count, half, counts)
+
+    @staticmethod
+    def _may_end(half: HalfMessage, account: str | None) -> bool:
+        """Tells whether an account that is no admin sent a half message, or nobody knows who."""
+        mark = half.account_mark
+        return mark is None or (account is not None and mark == account_mark(account))
 
     def _count(self, answer: Any, half: HalfMessage, counts: dict[str, int]) -> Any:
         counts[half.target.topic] = counts.get(half.target.topic, 0) + 1

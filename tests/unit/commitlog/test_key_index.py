@@ -20,6 +20,7 @@ from ledgermq.commitlog.key_index import (
     topic_hash,
 )
 from ledgermq.commitlog.layout import index_file_bytes
+from ledgermq.commitlog.look_up import run_to_end
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.java_hash import java_string_hash
@@ -40,7 +41,7 @@ def rows(keys, *, topic=b"T", first=0, at=NOW_MS):
 
 
 def found(index, key, count=10, begin=0, end=FOREVER, topic="T"):
-    return index.lookup(topic, key, count, begin, end)
+    return run_to_end(index.lookup(topic, key, count, begin, end))
 
 
 def content(index) -> list[bytes]:

@@ -40,7 +40,7 @@ def test_default_topic_is_absent_without_automatic_creation() -> None:
     assert "TBW102" not in {topic.name for topic in built_in_topics(config)}
 
 
-@pytest.mark.parametrize(("asked", "made"), [(4, 4), (20, 8), (-3, 0)])
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (20, 8), (0, 1), (-3, 1)])
 def test_send_creates_topic_with_bounded_queues(asked: int, made: int) -> None:
     topic = topic_for_send(table_of(PARENT), "New", "TBW102", asked, 0)
     assert (topic.read_queue_count, topic.write_queue_count, topic.permission) == (made, made, 6)

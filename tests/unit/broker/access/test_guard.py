@@ -106,7 +106,9 @@ HIDDEN = {
     1100: b"no record at all",
 }
 NOWHERE = 1200
-AROUND = Surroundings(VisibleRecords(Log({**STORED, **HIDDEN})), "DefaultCluster_REPLY_TOPIC")
+AROUND = Surroundings(
+    VisibleRecords(Log({**STORED, **HIDDEN})), "DefaultCluster_REPLY_TOPIC", 4 << 20
+)
 # Fields that headers must have, and that no right depends on.
 OTHERS = {
     "producerGroup": "p", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
@@ -426,7 +428,7 @@ def test_an_account_is_told_only_where_its_signature_was_looked_at(guard: Guard)
 def test_needs_name_topic_and_group_as_they_stand_in_the_header() -> None:
     fields = OTHERS | {"topic": "t", "consumerGroup": "g"}
     request = command(RequestCode.PULL_MESSAGE, **fields)
-    assert needs_of(request, AROUND) == [
+    assert list(needs_of(request, AROUND) or ()) == [
         Need(False, "t", Permission.SUB), Need(True, "g", Permission.SUB),
     ]  # fmt: skip
 

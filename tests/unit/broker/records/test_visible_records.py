@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from random import Random
 from typing import Any
 
@@ -84,7 +85,8 @@ class OneRecord:
     def record_at(self, physical_offset: int) -> bytes | None:
         return self._record if physical_offset == 100 else None
 
-    def query(self, *_: object) -> QueryResult:
+    def query_in_pieces(self, *_: object) -> Generator[None, None, QueryResult]:
+        yield
         return QueryResult([self._record], 0, 0)
 
 
