@@ -153,8 +153,8 @@ def test_offsets_of_topics_that_nobody_has(program: LiveProgram) -> None:
 
 
 def test_locks(program: LiveProgram) -> None:
-    def lock(client: WireClient, count: int) -> RemotingCommand:
-        queues = [{"topic": TOPIC, "brokerName": "b", "queueId": n} for n in range(count)]
+    def lock(client: WireClient, count: int, name: str = "broker-a") -> RemotingCommand:
+        queues = [{"topic": TOPIC, "brokerName": name, "queueId": n} for n in range(count)]
         body = {"consumerGroup": "flood-0", "clientId": "c", "mqSet": queues}
         return ask(client, RequestCode.LOCK_BATCH_MQ, body)
 
@@ -162,5 +162,9 @@ def test_locks(program: LiveProgram) -> None:
         for count, word in ((20_000, "(key maxLockQueues)"), (1001, "has 1001 queues")):
             answer = lock(client, count)
             assert answer.code == 1 and word in (answer.remark or ""), answer.remark
-        assert len(json.loads(lock(client, 1000).body)["lockOKMQSet"]) == 1000
+        fields = topic_fields(TOPIC, readQueueNums="900")
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC.value, fields).code == 0
+        # Those that are there, of this broker.
+        for name, held_count in (("broker-a", 900), ("b", 0)):
+            assert len(json.loads(lock(client, 1000, name).body)["lockOKMQSet"]) == held_count
     assert_in_use(program)

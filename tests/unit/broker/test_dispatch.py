@@ -9,11 +9,20 @@ from twisted.logger import globalLogPublisher
 from ledgermq.broker.dispatch import ERROR_CODES, Answer, Dispatcher, born_host, code_of
 from ledgermq.broker.leadership import Leadership
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 from ledgermq.state import errors
 from tests.unit.broker.parts import ListConnection
 
 FIELDS = {"MSG_REGION": "R", "TRACE_ON": "true"}
+
+
+class NarrowConnection(ListConnection):
+    """Has no room for one remark."""
+
+    def send(self, command: RemotingCommand) -> None:
+        if command.remark == "long":
+            raise LocalProtocolError("remark", "long", "shorter")
+        super().send(command)
 
 
 class Receiver:
@@ -50,6 +59,17 @@ class Receiver:
         ]
         self.dispatcher.commands_received(self.connection, commands)  # type: ignore[arg-type]
         return self.connection.take()
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error_that_can() -> None:
+    """What a consumer says may be too long for the header of who asked it."""
+    receiver = Receiver()
+    receiver.connection = NarrowConnection()
+    answers = receiver.ask(1, 4, 1)
+    receiver.later.callback(RemotingCommand(code=0, remark="long"))
+    answers += receiver.connection.take()
+    assert [answer.code for answer in answers] == [0, 0, 1]
+    assert "cannot be sent" in str(answers[-1].remark)
 
 
 def test_each_request_of_a_chunk_is_answered_whatever_happens_to_the_others() -> None:

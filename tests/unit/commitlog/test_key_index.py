@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.commitlog import key_index
+from ledgermq.commitlog import index_file, key_index
 from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.errors import KeyChainTooLongError
 from ledgermq.commitlog.index_file import IndexFile
@@ -298,6 +298,25 @@ def test_query_looks_at_a_bounded_number_of_entries(tmp_path, monkeypatch):
     assert found(index, "K3", begin=NOW_MS + 90_000) == []
     index.add(rows(["K0"] * 60, first=100), NOW_MS)
     assert len(found(index, "K0", count=99)) == 50
+
+
+def test_a_long_chain_is_followed_in_pieces_while_the_files_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_file, "_LINKS_A_PIECE", 10)
+    index = opened(tmp_path, slots=1, entries=100)
+    index.add(rows([f"K{n}" for n in range(250)]), NOW_MS)
+    pieces = index.lookup("T", "K5", 10, 0, FOREVER)
+    for number in range(12):
+        next(pieces)
+        index.add(rows([f"L{number}"], first=300 + number), NOW_MS)
+    assert run_to_end(pieces) == [5000]
+    steps = sum(1 for _ in index.lookup("T", "K5", 10, 0, FOREVER))
+    assert steps >= 20
+    # Of files that retention removed meanwhile nothing is read any more.
+    pieces = index.lookup("T", "K5", 10, 0, FOREVER)
+    for _ in range(10):
+        next(pieces)
+    assert index.drop_before(240_000) == 2
+    assert run_to_end(pieces) == []
 
 
 def test_of_a_key_that_many_messages_bear_no_whole_chain_is_walked(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ledgermq.broker.sends import send as sending
 from ledgermq.broker.sends.proposals import Limits
 from ledgermq.broker.sends.send import without_wait
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
@@ -108,6 +109,24 @@ def test_message_is_stored_as_it_was_sent() -> None:
 def test_properties_lose_wait_and_gain_the_cluster(given: str, stored: dict[str, str]) -> None:
     message = send(leader(), command(properties=given))
     assert decode_properties(message.properties) == {**stored, "CLUSTER": "DefaultCluster"}
+
+
+def test_properties_that_are_too_long_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "parse_properties", None)
+    monkeypatch.setattr(sending, "without_wait", None)
+    for text in ("WAIT\x01\x02" * 7000, "KEYS\x01" + "k " * 17_000, "DELAY\x013\x02" * 5000):
+        with pytest.raises(errors.IllegalMessageError, match="characters, allowed are 32767"):
+            send(leader(), command(properties=text))
+
+
+def test_dead_letters_do_not_take_the_quick_road() -> None:
+    """Each may name the topic that it came from, about which that road asks nobody."""
+    parts = leader()
+    parts.state.put_topic(TopicConfig("%DLQ%g", 2, 2))
+    for topic in ("%DLQ%g", "T"):
+        send(parts, command(topic=topic))
+        send(parts, command(topic=topic))
+    assert list(parts.sends._quick_topics) == [b"T"]
 
 
 def test_wait_is_cut_out_element_by_element() -> None:
