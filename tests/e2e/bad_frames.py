@@ -159,7 +159,12 @@ REFUSED: dict[str, tuple[bytes, int, list[str]]] = {
     "body over the limit": (
         send(body=b"x" * (MESSAGE_BYTES_MAX + 1)),
         13,
-        ["262145", "262120", "maxMessageSize"],
+        ["262145", "262144", "maxMessageSize"],
+    ),
+    "record over the limit": (
+        send(body=b"x" * (MESSAGE_BYTES_MAX - 10)),
+        13,
+        ["record takes", "262120", "maxMessageSize"],
     ),
     "properties over the limit": (
         send(properties="key\x01" + "v" * 32_768 + "\x02"),
@@ -170,7 +175,7 @@ REFUSED: dict[str, tuple[bytes, int, list[str]]] = {
     "queue far above the last": (send(queueId=str(2**31 - 1)), 1, ["queueId[2147483647]"]),
     "batch of 0 messages": (batch(b""), 13, ["0 messages", "1 to 10000"]),
     "batch of too many messages": (batch(TOO_MANY), 13, ["10001 messages", "1 to 10000"]),
-    "batch over the limit": (batch(WHOLE * 6000), 13, ["batch", "maxMessageSize"]),
+    "batch over the limit": (batch(WHOLE * 6000), 13, ["request 10", "maxMessageSize"]),
     "batch cut": (batch(WHOLE[:-1]), 13, ["batch"]),
     "batch with a tail": (batch(WHOLE + b"\0"), 13, ["batch"]),
     "batch with a size of 0": (batch(bytes(4) + WHOLE[4:]), 13, ["batch"]),

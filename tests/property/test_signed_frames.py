@@ -278,7 +278,7 @@ def test_no_byte_of_a_signed_send_can_be_changed(form: Any) -> None:
 def guards(folder: Path) -> tuple[RulesTable, Guard, QuickGuard]:
     table = RulesTable(folder / "plain_acl.yml", lambda: 0)
     table.rules = parse_rules(RULES)
-    around = Surroundings(VisibleRecords(Log({})), "DefaultCluster_REPLY_TOPIC", 4 << 20)
+    around = Surroundings(VisibleRecords(Log({})), "DefaultCluster_REPLY_TOPIC")
     return table, Guard(table, around), QuickGuard(table)
 
 
@@ -388,7 +388,7 @@ def test_account_with_a_quota_takes_the_road_where_requests_are_counted() -> Non
     table = RulesTable(Path("nowhere") / "plain_acl.yml", lambda: 0)
     table.rules = parse_rules(rules)
     config = load_broker_config(None, {"brokerIP1": "127.0.0.1"})
-    around = Surroundings(VisibleRecords(Log({})), "DefaultCluster_REPLY_TOPIC", 4 << 20)
+    around = Surroundings(VisibleRecords(Log({})), "DefaultCluster_REPLY_TOPIC")
     quick = Guard(table, around, Quotas(config, lambda: 0.0)).of_quick_road()
     connection: Any = ListConnection("10.0.0.1:1")
     for who, count in ((USER, 0), (LONG, 1)):

@@ -42,8 +42,6 @@ class Surroundings(NamedTuple):
     records: VisibleRecords
     # Where replies of this cluster are kept.
     reply_topic: str
-    # Of a message, and of a batch.
-    body_bytes_max: int
 
 
 # What a request touches; None where only an admin may ask.
@@ -65,11 +63,11 @@ def send(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     retry or a dead letter says which topic it came from.
     """
     yield from topic_needs(decode_send_header(command).topic, Permission.PUB)
-    yield from _named_in_messages(command, around)
+    yield from _named_in_messages(command)
 
 
-def _named_in_messages(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
-    for naming in _distinct(namings_of(command, around.body_bytes_max)):
+def _named_in_messages(command: RemotingCommand) -> Iterator[Need]:
+    for naming in _distinct(namings_of(command)):
         permission = Permission.SUB if naming.is_origin else Permission.PUB
         yield from topic_needs(naming.topic, permission)
 
@@ -89,7 +87,7 @@ def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     if topic != around.reply_topic:
         yield from send(command, around)
     else:
-        yield from _named_in_messages(command, around)
+        yield from _named_in_messages(command)
 
 
 def send_back(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:

@@ -34,7 +34,6 @@ from ledgermq.protocol.properties import (
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import (
     BrokerError,
-    IllegalMessageError,
     InvalidRequestError,
     ServiceUnavailableError,
 )
@@ -87,11 +86,6 @@ class ReplyProcessor:
             )
         # It is handed over before anybody stores it.
         check_properties(header.properties or "")
-        if len(command.body) > self._config.message_bytes_max:
-            raise IllegalMessageError(
-                f"the reply is illegal: its body has {len(command.body)} bytes,"
-                f" allowed are {self._config.message_bytes_max} (key maxMessageSize)"
-            )
         properties = parse_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
         try:

@@ -1,14 +1,16 @@
-"""What a request of a client about itself may have: bytes before it is read, and entries after.
+"""What a request of a client may have: bytes before it is read, and of what it says about itself
+entries after.
 
 The bytes are looked at before anybody reads the body, access control included: a body of 16 MiB
-takes seconds to read. The entries are looked at before anything is changed. Pure.
+takes seconds to read, and a twentieth of one to check its signature. The entries are looked at
+before anything is changed. Pure.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.dispatch import Answer, Processor
+from ledgermq.broker.dispatch import SEND_CODES, Answer, Processor
 from ledgermq.broker.selectors.filters import EXPRESSION_CHARS_MAX, TAGS_MAX
 from ledgermq.protocol.bodies import LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
@@ -16,7 +18,7 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import HeartbeatData, SubscriptionData
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
-from ledgermq.state.errors import InvalidRequestError
+from ledgermq.state.errors import BrokerError, IllegalMessageError, InvalidRequestError
 from ledgermq.state.topics import QUEUES_MAX
 
 CLIENT_ID_CHARS_MAX: Final = 255
@@ -28,30 +30,43 @@ _BROKER_NAME_CHARS_MAX: Final = 255
 _QUEUE_BYTES: Final = 1024
 
 
+class _Limit(NamedTuple):
+    """Of the bytes of a body."""
+
+    bytes_max: int
+    # Of the configuration.
+    key: str
+    error: type[BrokerError]
+
+
 def with_limits(processors: Mapping[int, Processor], config: BrokerConfig) -> dict[int, Processor]:
     """Returns the table of processors, those for clients' bodies behind a limit of their bytes."""
-    beat = (config.heart_beat_bytes_max, "maxHeartbeatBytes")
-    locks = (config.lock_queues_max * _QUEUE_BYTES, "maxLockQueues")
+    beat = _Limit(config.heart_beat_bytes_max, "maxHeartbeatBytes", InvalidRequestError)
+    locks = _Limit(config.lock_queues_max * _QUEUE_BYTES, "maxLockQueues", InvalidRequestError)
+    message = _Limit(config.message_bytes_max, "maxMessageSize", IllegalMessageError)
     limits = {
+        **dict.fromkeys(SEND_CODES, message),
         int(RequestCode.HEART_BEAT): beat,
         int(RequestCode.CHECK_CLIENT_CONFIG): beat,
         int(RequestCode.LOCK_BATCH_MQ): locks,
         int(RequestCode.UNLOCK_BATCH_MQ): locks,
     }
     limited = {
-        code: _limited(processors[code], *limit)
+        code: _limited(processors[code], limit)
         for code, limit in limits.items()
         if code in processors
     }
     return {**processors, **limited}
 
 
-def _limited(processor: Processor, bytes_max: int, key: str) -> Processor:
+def _limited(processor: Processor, limit: _Limit) -> Processor:
+    bytes_max = limit.bytes_max
+
     def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
         if len(command.body) > bytes_max:
-            raise InvalidRequestError(
+            raise limit.error(
                 f"the body of a request {command.code} has {len(command.body)} bytes,"
-                f" allowed are {bytes_max} (key {key})"
+                f" allowed are {bytes_max} (key {limit.key})"
             )
         return processor(connection, command)
 

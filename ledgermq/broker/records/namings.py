@@ -36,12 +36,8 @@ class Naming(NamedTuple):
     is_origin: bool
 
 
-def namings_of(command: RemotingCommand, body_bytes_max: int) -> Iterator[Naming]:
+def namings_of(command: RemotingCommand) -> Iterator[Naming]:
     """Yields what the messages of a send, of one or a batch, name; a name may come again.
-
-    Args:
-        command: the send.
-        body_bytes_max: of a batch.
 
     Raises:
         IllegalMessageError: it has more than a send may have, and is not looked into.
@@ -50,7 +46,7 @@ def namings_of(command: RemotingCommand, body_bytes_max: int) -> Iterator[Naming
     header = decode_send_header(command)
     is_copy = header.topic.startswith(_COPIED_PREFIXES)
     mark = RETRY_TOPIC if is_copy else INNER_MULTI_DISPATCH
-    for value in _values_of(mark, command, header, body_bytes_max):
+    for value in _values_of(mark, command, header):
         if is_copy:
             yield Naming(value, True)
         else:
@@ -60,7 +56,7 @@ def namings_of(command: RemotingCommand, body_bytes_max: int) -> Iterator[Naming
 
 
 def _values_of(
-    mark: str, command: RemotingCommand, header: SendMessageRequestHeader, body_bytes_max: int
+    mark: str, command: RemotingCommand, header: SendMessageRequestHeader
 ) -> Iterator[str]:
     """What a property says in those messages that have it, as their processor reads them."""
     if command.code != RequestCode.SEND_BATCH_MESSAGE and not header.batch:
@@ -70,7 +66,6 @@ def _values_of(
             yield value
         return
     name = mark.encode()
-    check_batch_bytes(len(command.body), body_bytes_max)
     if name in command.body:
         for message in decode_batch(command.body):
             if found := find_property(message.properties, name):
@@ -87,17 +82,4 @@ def check_properties(text: str) -> None:
         raise IllegalMessageError(
             f"the message is illegal: its properties have {len(text)} characters,"
             f" allowed are {PROPERTIES_BYTES_MAX}"
-        )
-
-
-def check_batch_bytes(size_bytes: int, bytes_max: int) -> None:
-    """Checks the body of a batch before anybody takes it apart.
-
-    Raises:
-        IllegalMessageError: it is too long.
-    """
-    if size_bytes > bytes_max:
-        raise IllegalMessageError(
-            f"the batch is illegal: its body has {size_bytes} bytes,"
-            f" allowed are {bytes_max} (key maxMessageSize)"
         )

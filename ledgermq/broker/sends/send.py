@@ -17,7 +17,7 @@ from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.delayed_messages import waiting_message
 from ledgermq.broker.records.half_messages import half_message
-from ledgermq.broker.records.namings import check_batch_bytes, check_properties
+from ledgermq.broker.records.namings import check_properties
 from ledgermq.broker.sends.gathering import (
     COMPILED,
     OpenTopic,
@@ -356,7 +356,6 @@ class SendProcessor:
         return without_slaves
 
     def _batch_elements(self, body: bytes) -> list[BatchMessage]:
-        check_batch_bytes(len(body), self._config.message_bytes_max)
         try:
             elements = decode_batch(body)
         except RemoteProtocolError as error:

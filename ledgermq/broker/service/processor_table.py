@@ -223,7 +223,7 @@ def _guard(parts: Parts, records: VisibleRecords) -> Guard | None:
     quotas = Quotas(parts.config, parts.clock_ms)
     told = None if parts.audit is None else parts.audit.refused
     signatures = SignatureCheck(parts.config.signature_wanted, parts.now_ms, parts.clock_ms)
-    around = Surroundings(records, reply_topic, parts.config.message_bytes_max)
+    around = Surroundings(records, reply_topic)
     is_own = own_addresses(parts.config, parts.store_host[1])
     return Guard(parts.rules, around, quotas, told, signatures, is_own)
 

@@ -106,9 +106,7 @@ HIDDEN = {
     1100: b"no record at all",
 }
 NOWHERE = 1200
-AROUND = Surroundings(
-    VisibleRecords(Log({**STORED, **HIDDEN})), "DefaultCluster_REPLY_TOPIC", 4 << 20
-)
+AROUND = Surroundings(VisibleRecords(Log({**STORED, **HIDDEN})), "DefaultCluster_REPLY_TOPIC")
 # Fields that headers must have, and that no right depends on.
 OTHERS = {
     "producerGroup": "p", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",

@@ -11,11 +11,17 @@ from twisted.internet.testing import StringTransport
 
 from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.request_limits import with_limits
+from ledgermq.broker.dispatch import SEND_CODES
 from ledgermq.protocol.bodies import LockBatchResponseBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
-from ledgermq.state.errors import InvalidRequestError, SystemBusyError, TopicNotFoundError
+from ledgermq.state.errors import (
+    IllegalMessageError,
+    InvalidRequestError,
+    SystemBusyError,
+    TopicNotFoundError,
+)
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 from tests.unit.protocol.wires import Recorder
@@ -94,6 +100,22 @@ def test_a_large_body_is_not_read() -> None:
         # No JSON at all: whoever reads it says so.
         with pytest.raises(InvalidRequestError, match=f"has 3000 bytes, allowed are {allowed}"):
             bench.ask(code, b"{" * 3000)
+
+
+def test_a_send_is_not_looked_into_that_is_larger_than_a_message_may_be() -> None:
+    taken: list[RemotingCommand] = []
+
+    def take(connection: Any, command: RemotingCommand) -> None:
+        taken.append(command)
+
+    config = Parts(maxMessageSize="1024").config
+    processors = with_limits(dict.fromkeys(map(int, SEND_CODES), take), config)
+    assert len(processors) == 5
+    for code, processor in processors.items():
+        processor(Any, RemotingCommand(code=code, body=bytes(1024)))  # type: ignore[arg-type]
+        with pytest.raises(IllegalMessageError, match=r"1025 bytes, allowed are 1024 \(key max"):
+            processor(Any, RemotingCommand(code=code, body=bytes(1025)))  # type: ignore[arg-type]
+    assert len(taken) == 5
 
 
 def test_an_expression_has_the_limits_that_it_has_in_a_pull() -> None:
