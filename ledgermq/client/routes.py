@@ -27,7 +27,7 @@ _READABLE: Final = 4
 _WRITABLE: Final = 2
 # Queues of one topic on one broker that a client is ready to hold.
 _QUEUES_MAX: Final = 65_536
-_TOPIC_QUEUES_MAX: Final = 1 << 20
+_TOPIC_QUEUES_MAX: Final = 1 << 17
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

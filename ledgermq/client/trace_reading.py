@@ -13,6 +13,7 @@ Fields end with 0x01, records with 0x02; later releases add fields at the end:
 Source: TraceDataEncoder of 4.9.3.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 # Where clients write traces to.
@@ -46,13 +47,24 @@ def read_traces(message_id: str, body: bytes, client: str) -> list[TraceRow]:
     Returns:
         Its sends, deliveries and ends of transactions; records that are cut are left out.
     """
+    text = body.decode("utf-8", "replace")
     records = [
         fields
-        for record in body.decode("utf-8", "replace").split(_RECORD_END)
-        if (fields := record.split(_FIELD_END)) and _is_about(fields, message_id)
+        for record in _records_with(message_id, text)
+        if _is_about(fields := record.split(_FIELD_END), message_id)
     ]
     begun = {fields[4]: fields for fields in records if fields[0] == "SubBefore"}
     return [row for fields in records if (row := _row(fields, begun, client)) is not None]
+
+
+def _records_with(message_id: str, text: str) -> Iterator[str]:
+    """Yields the records that hold an id anywhere: a body may have a million others."""
+    at = text.find(message_id)
+    while message_id and at >= 0:
+        end = text.find(_RECORD_END, at)
+        end = len(text) if end < 0 else end
+        yield text[text.rfind(_RECORD_END, 0, at) + 1 : end]
+        at = text.find(message_id, end)
 
 
 def _is_about(fields: list[str], message_id: str) -> bool:

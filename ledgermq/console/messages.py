@@ -1,5 +1,6 @@
 """Messages as they are read from brokers: by place, by id, by key; and their rows and bodies."""
 
+import re
 from ipaddress import IPv6Address
 from typing import Final
 
@@ -31,7 +32,11 @@ from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 # The group under which brokers let tools read.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+# Of one that is looked into, for a page or a search, in a turn of all viewers.
+_LOOKED_INTO_BYTES_MAX: Final = 4 * 1024 * 1024
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_INDENTED_DEPTH_MAX: Final = 32
 _PREVIEW_BYTES: Final = 512
 _PREVIEW_CHARS: Final = 160
 _TEXT_BYTES_MAX: Final = 256 * 1024
@@ -266,14 +271,23 @@ def _is_text(text: str) -> bool:
     return odd <= len(text) * _BINARY_SHARE
 
 
-def body_of(message: ReceivedMessage) -> bytes:
+def body_of(message: ReceivedMessage, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """Returns the body, decompressed.
 
     Raises:
-        RemoteProtocolError: it cannot be, or is larger than 64 MiB then.
+        RemoteProtocolError: it cannot be, or is larger than `bytes_max` then.
     """
     record = message.record
-    return bytes(decompress(record.body, record.sys_flag, BODY_BYTES_MAX))
+    return bytes(decompress(record.body, record.sys_flag, bytes_max))
+
+
+def has_text(message: ReceivedMessage, text: str) -> bool:
+    """Tells whether a body holds a text; one that inflates to more than 4 MiB is not looked at."""
+    try:
+        body = body_of(message, _LOOKED_INTO_BYTES_MAX)
+    except RemoteProtocolError:
+        return False
+    return text.encode("utf-8", "surrogatepass") in body
 
 
 def shown_body(message: ReceivedMessage) -> shapes.Body:
@@ -284,7 +298,7 @@ def shown_body(message: ReceivedMessage) -> shapes.Body:
     compression = _COMPRESSIONS.get(kind_of_packing, "unknown") if is_packed else ""
     reason = ""
     try:
-        data = body_of(message)
+        data = body_of(message, _LOOKED_INTO_BYTES_MAX)
     except RemoteProtocolError as error:
         data, reason = bytes(record.body), str(error)
     kind, text = ("broken", None) if reason else _read_text(data)
@@ -303,6 +317,15 @@ def shown_body(message: ReceivedMessage) -> shapes.Body:
     )
 
 
+def _depth(data: bytes) -> int:
+    """Returns how deep a JSON document is nested, at most; brackets in texts count, too."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(data):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def _read_text(data: bytes) -> tuple[shapes.BodyKind, str | None]:
     if not data:
         return "empty", ""
@@ -313,7 +336,9 @@ def _read_text(data: bytes) -> tuple[shapes.BodyKind, str | None]:
     if text.lstrip()[:1] in ("{", "[") and len(data) <= _TEXT_BYTES_MAX:
         try:
             msgspec.json.decode(data)
-            return "json", msgspec.json.format(data, indent=2).decode()
+            # Of a few bytes that are nested deeply, most of each line would be blanks.
+            indent = 2 if _depth(data) <= _INDENTED_DEPTH_MAX else -1
+            return "json", msgspec.json.format(data, indent=indent).decode()
         except (msgspec.MsgspecError, RecursionError):
             pass
     return ("text", text) if _is_text(text[:_TEXT_BYTES_MAX]) else ("binary", None)

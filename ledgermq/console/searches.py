@@ -19,6 +19,7 @@ from ledgermq.console.messages import (
     find_by_id,
     find_by_key,
     find_message,
+    has_text,
     properties_of,
     pull,
     row_of,
@@ -30,16 +31,12 @@ from ledgermq.http.replies import RequestError
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
-from ledgermq.protocol.compression import decompress
-from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import SearchOffsetRequestHeader, SearchOffsetResponseHeader
 
 _RUNNING_MAX: Final = 8
 _OF_SESSION_MAX: Final = 4
 _KEPT_MAX: Final = 50
 _TAILS_MAX: Final = 8
-# A body that inflates to more is not searched.
-_INFLATED_MAX: Final = 8 * 1024 * 1024
 _TIME_MAX: Final = 2**63 - 1
 # So many messages a pull takes: who comes while a broker serves it waits for tens of microseconds.
 _PULL_COUNT: Final = 32
@@ -307,6 +304,8 @@ async def _scan_queue(
             search.tally.failed(target.name, target.address, error)
             return None
         for message in pulled.messages:
+            # Each may have a body that takes its time to inflate.
+            await asyncio.sleep(0)
             if message.queue_offset < end and _fits(message, wanted):
                 search.rows.append(row_of(message))
                 if len(search.rows) >= wanted.found_max:
@@ -333,12 +332,3 @@ def _fits(message: ReceivedMessage, wanted: shapes.SearchRequest) -> bool:
     if wanted.tag and properties_of(message)[0].get(names.TAGS) != wanted.tag:
         return False
     return not wanted.text or has_text(message, wanted.text)
-
-
-def has_text(message: ReceivedMessage, text: str) -> bool:
-    """Tells whether a body holds a text; one that inflates to more than 8 MiB is not looked at."""
-    record, wanted = message.record, text.encode("utf-8", "surrogatepass")
-    try:
-        return wanted in bytes(decompress(record.body, record.sys_flag, _INFLATED_MAX))
-    except RemoteProtocolError:
-        return False

@@ -14,7 +14,7 @@ from ledgermq.protocol.route import TopicConfig
 
 # As UTF-8. Upstream's longest names are retry topics: a group of 255 characters behind a prefix.
 NAME_BYTES_MAX: Final = 300
-FILTER_SERVERS_MAX: Final = 100
+FILTER_SERVERS_MAX: Final = 10
 # Clients make an object for each queue of a route.
 QUEUES_MAX: Final = 65_536
 # A broker of 5.x says itself after which silence it is gone.

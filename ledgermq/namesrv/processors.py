@@ -79,6 +79,9 @@ _SETTINGS_BYTES_MAX: Final = 65_536
 # Lists that are kept encoded, one for each cluster among them.
 _LISTS_MAX: Final = 100
 _LISTS_BYTES_MAX: Final = 32 << 20
+# Of a cluster what is not worth to be kept, and of a route what is.
+_SMALL_LIST_BYTES: Final = 4096
+_LARGE_ROUTE_BYTES: Final = 16_384
 
 
 class Processors:
@@ -103,7 +106,8 @@ class Processors:
         self.refusals = Refusals(clock_ms)
         # The answer to registrations, and the version of the key-value table that it was made of.
         self._order: tuple[int, bytes] = (-1, b"")
-        # Bodies of lists by code and name, and the version of the routes that they were made of.
+        # Bodies of lists and of large routes by code and name, and the version of the routes that
+        # they were made of.
         self._lists: dict[tuple[int, str], bytes] = {}
         self._lists_version = -1
         self._unknown_codes: set[int] = set()
@@ -228,7 +232,14 @@ class Processors:
         found = crc32_masked(command.body)
         if header.body_crc32 and found != header.body_crc32:
             raise BodyChecksumError(found, header.body_crc32)
-        body = RegisterBrokerBody.decode(command.body, compressed=header.compressed)
+        limits = self._config.limits
+        body = RegisterBrokerBody.decode(
+            command.body,
+            compressed=header.compressed,
+            topics_max=limits.topics_max
+            if caller.registrant.is_free
+            else limits.topics_per_registrant_max,
+        )
         check_filter_servers(body.filter_server_list)
         for name, config in body.topic_config_table.items():
             check_topic(name, config)
@@ -321,9 +332,14 @@ class Processors:
         order = None
         if self._config.order_message_enable:
             order = self._kv.find(ORDER_TOPIC_CONFIG, header.topic)
-        route = self._routes.route(header.topic, order)
         is_standard = command.version >= VERSION_4_9_4 or bool(header.accept_standard_json_only)
-        return command.response(ResponseCode.SUCCESS, body=route.encode(standard=is_standard))
+        key = command.code, f"{header.topic}\0{is_standard}\0{order}"
+        body = self._find_kept(key)
+        if body is None:
+            body = self._routes.route(header.topic, order).encode(standard=is_standard)
+            if len(body) > _LARGE_ROUTE_BYTES:
+                self._keep(key, body)
+        return command.response(ResponseCode.SUCCESS, body=body)
 
     def get_cluster_info(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_BROKER_CLUSTER_INFO."""
@@ -371,20 +387,27 @@ class Processors:
         """Answers with a list, which is made once for each state of the routes: with many topics it
         is much work, and anybody may ask for it.
         """
-        version = self._routes.version
-        lists = self._lists
-        if (
-            self._lists_version != version
-            or len(lists) >= _LISTS_MAX
-            or sum(map(len, lists.values())) > _LISTS_BYTES_MAX
-        ):
-            lists.clear()
-            self._lists_version = version
         key = command.code, name
-        body = lists.get(key)
+        body = self._find_kept(key)
         if body is None:
-            body = lists[key] = make()
+            body = make()
+            # Who asks for lists of clusters that are not there drives none out.
+            if not name or len(body) > _SMALL_LIST_BYTES:
+                self._keep(key, body)
         return command.response(ResponseCode.SUCCESS, body=body)
+
+    def _find_kept(self, key: tuple[int, str]) -> bytes | None:
+        if self._lists_version != self._routes.version:
+            self._lists.clear()
+            self._lists_version = self._routes.version
+        return self._lists.get(key)
+
+    def _keep(self, key: tuple[int, str], body: bytes) -> None:
+        lists = self._lists
+        lists[key] = body
+        while len(lists) > _LISTS_MAX or sum(map(len, lists.values())) > _LISTS_BYTES_MAX:
+            # The eldest.
+            del lists[next(iter(lists))]
 
     def delete_topic(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """DELETE_TOPIC_IN_NAMESRV."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from ledgermq.namesrv.errors import HeldError, LimitError, RouteNotFoundError
 from ledgermq.namesrv.registrations import (
@@ -37,6 +38,9 @@ from ledgermq.protocol.route import (
     DataVersion,
     TopicRouteData,
 )
+
+# Brokers of one route that are told with their filter servers.
+_WITH_SERVERS_MAX: Final = 100
 
 
 @dataclass(slots=True)
@@ -99,6 +103,7 @@ class RouteTable:
             Nothing was changed then.
         """
         before = self._live.get(told.broker_addr)
+        former_servers = self._filter_servers.get(told.broker_addr, ())
         takes_topics = self._takes_topics(told, before)
         if registrant.account is not None:
             self._check_holder(told, registrant, before)
@@ -130,6 +135,8 @@ class RouteTable:
         self._restore_master(name)
         if told.filter_servers:
             self._filter_servers[told.broker_addr] = told.filter_servers
+        if told.filter_servers != former_servers:
+            self.version += 1
         return self._master_of(told)
 
     def _takes_topics(self, told: Registration, before: LiveBroker | None) -> bool:
@@ -249,15 +256,23 @@ class RouteTable:
         self._remove(broker_addr)
 
     def _remove(self, address: str) -> None:
+        self._settle(self._take_out(address))
+
+    def _take_out(self, address: str) -> str:
+        """Forgets an address; returns the broker name that has to be settled behind it."""
         self.version += 1
         live = self._drop_live(address)
         name = self._names[live.broker_name]
         for broker_id in [i for i, addr in name.addresses.items() if addr == address]:
             del name.addresses[broker_id]
+        return live.broker_name
+
+    def _settle(self, broker_name: str) -> None:
+        name = self._names[broker_name]
         self._restore_master(name)
         if not name.live:
-            del self._names[live.broker_name]
-            self._topics.drop_broker(live.broker_name)
+            del self._names[broker_name]
+            self._topics.drop_broker(broker_name)
 
     def _restore_master(self, name: _BrokerName) -> None:
         """Gives id 0, when nobody holds it, back to who said last that it is the master.
@@ -297,8 +312,9 @@ class RouteTable:
 
     def _remove_all(self, addresses: Iterable[str]) -> list[str]:
         gone = sorted(addresses)
-        for address in gone:
-            self._remove(address)
+        # A thousand of one name are looked through for its master once.
+        for broker_name in dict.fromkeys([self._take_out(address) for address in gone]):
+            self._settle(broker_name)
         return gone
 
     def refresh(
@@ -327,14 +343,16 @@ class RouteTable:
         if not queues:
             raise RouteNotFoundError(topic)
         brokers = []
-        filter_servers = {}
+        filter_servers: dict[str, list[str]] = {}
         for broker_name in sorted(queues):
             name = self._names.get(broker_name)
             if name is None:
                 continue
             brokers.append(self._broker_data(broker_name, name))
             for address in name.addresses.values():
-                if address in self._filter_servers:
+                # Those of too many brokers are left out: nobody has them any more, and a route that
+                # became too large to be sent would be taken from all who want it.
+                if address in self._filter_servers and len(filter_servers) < _WITH_SERVERS_MAX:
                     filter_servers[address] = list(self._filter_servers[address])
         if not brokers:
             raise RouteNotFoundError(topic)
@@ -397,4 +415,5 @@ class RouteTable:
 
     def set_write_perm(self, broker_name: str, *, writable: bool) -> int:
         """Takes or gives the write permission of all topics of a broker name; returns how many."""
+        self.version += 1
         return self._topics.set_write_perm(broker_name, writable=writable)

@@ -24,7 +24,7 @@ import msgspec
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers.header import Int32, Int64
-from ledgermq.protocol.json_body import JsonBody, read_plain
+from ledgermq.protocol.json_body import REQUEST_DIALECT_BYTES_MAX, JsonBody, read_plain
 
 # Broker id of the one that takes writes; in a ledger group the leader.
 MASTER_ID: Final = 0
@@ -37,12 +37,21 @@ _INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
 _INFLATED_BYTES_FREE: Final = 64 * 1024
 _INFLATED_RATIO_MAX: Final = 100
 _TOPIC_PARTS_COUNT: Final = 5
+# What a body of 16 MiB has room for, and of its filter servers as JSON.
+_TOPICS_MAX: Final = 1 << 20
+_SERVERS_BYTES_MAX: Final = 65_536
+# Of a route or a list of brokers in fastjson's dialect, as stock name servers write it: half a
+# second of work; a thousand brokers have a fifth of it.
+_ANSWER_DIALECT_BYTES_MAX: Final = 1 << 20
+# Of a number that needs no look at its range.
+_USUAL_DIGITS: Final = 10
 
 
 class DataVersion(JsonBody, frozen=True):
     """DataVersion: tells whether a table has changed; two are equal when both numbers are."""
 
     is_plain: ClassVar[bool] = True
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
 
     # Time of the last change, ms since 1970.
     timestamp: Int64 = 0
@@ -101,6 +110,7 @@ class TopicRouteData(JsonBody, frozen=True):
     """TopicRouteData: where a topic is (105)."""
 
     generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
+    dialect_bytes_max: ClassVar[int] = _ANSWER_DIALECT_BYTES_MAX
 
     # "broker-a:8;broker-b:4" for an ordered topic.
     order_topic_conf: str | None = None
@@ -123,6 +133,7 @@ class ClusterInfo(JsonBody, frozen=True):
     """ClusterInfo: all brokers (106); never in standard JSON."""
 
     generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
+    dialect_bytes_max: ClassVar[int] = _ANSWER_DIALECT_BYTES_MAX
 
     # By broker name.
     broker_addr_table: dict[str, BrokerData] = {}
@@ -150,6 +161,7 @@ class _RegisterBrokerJson(JsonBody, frozen=True):
     """RegisterBrokerBody as JSON nests it."""
 
     is_plain: ClassVar[bool] = True
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
 
     filter_server_list: list[str] = []
     topics: TopicConfigTableBody = msgspec.field(
@@ -192,15 +204,19 @@ class RegisterBrokerBody(msgspec.Struct, frozen=True):
         return zlib.compress(b"".join(parts), _ZLIB_LEVEL)
 
     @classmethod
-    def decode(cls, data: bytes, *, compressed: bool = False) -> Self:
+    def decode(
+        cls, data: bytes, *, compressed: bool = False, topics_max: int = _TOPICS_MAX
+    ) -> Self:
         """Reads a body.
 
         Args:
             data: an empty one stands for no topics, in either form.
             compressed: as the header of the request says.
+            topics_max: topics that are looked at; one that comes again counts again.
 
         Raises:
-            RemoteProtocolError: the body is broken, or inflates beyond 16 MiB or a hundredfold.
+            RemoteProtocolError: the body is broken, has more topics, or inflates beyond 16 MiB or a
+                hundredfold.
         """
         if not data:
             return cls()
@@ -211,18 +227,24 @@ class RegisterBrokerBody(msgspec.Struct, frozen=True):
         plain = _inflate(data)
         version, at = _take_counted(plain, 0)
         count, at = _take_number(plain, at)
+        if count > topics_max:
+            raise RemoteProtocolError("topics in a compressed body", count, topics_max)
         table: dict[str, TopicConfig] = {}
         for _ in range(count):
             text, at = _take_counted(plain, at)
             topic = _read_topic_text(text)
             table[topic.topic_name] = topic
         servers, at = _take_counted(plain, at)
+        if len(servers) > _SERVERS_BYTES_MAX:
+            raise RemoteProtocolError(
+                "bytes of the filter servers", len(servers), _SERVERS_BYTES_MAX
+            )
         if at != len(plain):
             raise RemoteProtocolError("bytes after the filter servers", len(plain) - at, 0)
         return cls(
             table,
             DataVersion.decode(version),
-            read_plain(lenient_json.read(servers), list[str]),
+            read_plain(lenient_json.read(servers, REQUEST_DIALECT_BYTES_MAX), list[str]),
         )
 
 
@@ -260,6 +282,12 @@ def _take_counted(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at : at + length], at + length
 
 
+def _is_usual(number: str) -> bool:
+    """Tells whether a text is a number of which no range has to be checked."""
+    is_short = 0 < len(number) < _USUAL_DIGITS
+    return is_short and number.isascii() and number.isdecimal() and number.lstrip("0") == number
+
+
 def _read_topic_text(data: bytes) -> TopicConfig:
     try:
         parts = data.decode().split(" ")
@@ -267,6 +295,10 @@ def _read_topic_text(data: bytes) -> TopicConfig:
         raise RemoteProtocolError("topic in a compressed body", str(error), "UTF-8") from error
     if len(parts) < _TOPIC_PARTS_COUNT:
         raise RemoteProtocolError("topic in a compressed body", data.decode(), "five parts")
+    numbers = parts[1:4]
+    if all(map(_is_usual, numbers)):
+        read, write, permission = map(int, numbers)
+        return TopicConfig(parts[0], read, write, permission, parts[4])
     members = {
         "topicName": parts[0],
         "readQueueNums": parts[1],

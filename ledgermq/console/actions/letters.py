@@ -5,6 +5,7 @@ that was sent anew names the dead letter that it was, and so does the note of on
 a second run finds it, also after a crash or from elsewhere.
 """
 
+import asyncio
 from functools import partial
 from typing import Final
 
@@ -17,14 +18,13 @@ from ledgermq.console.actions.topics import writers_of
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.letters import done_before
-from ledgermq.console.messages import body_of, properties_of, pull, row_of
+from ledgermq.console.messages import has_text, properties_of, pull, row_of
 from ledgermq.console.shapes import actions as shapes
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_figures import queue_ends
 from ledgermq.http.replies import RequestError
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
-from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX
 
 # Messages that a filter looks at.
@@ -105,6 +105,8 @@ async def _fitting(
         while offset < ends.max_offset:
             pulled = await pull(view, address, queue, offset)
             for message in pulled.messages:
+                # Each may have a body that takes its time to inflate.
+                await asyncio.sleep(0)
                 note = properties_of(message)[0].get(names.DROPPED)
                 if note is not None:
                     dropped.add(note)
@@ -137,15 +139,7 @@ def _fits(message: ReceivedMessage, wanted: _Wanted) -> bool:
         return False
     if wanted.tag and properties.get(names.TAGS) != wanted.tag:
         return False
-    return not wanted.text or holds(message, wanted.text.encode("utf-8", "surrogatepass"))
-
-
-def holds(message: ReceivedMessage, text: bytes) -> bool:
-    """Tells whether a body holds a text; one that cannot be decompressed does not."""
-    try:
-        return text in body_of(message)
-    except RemoteProtocolError:
-        return False
+    return not wanted.text or has_text(message, wanted.text)
 
 
 async def _work(view: ClusterView, wanted: _Wanted, places: list[str], tell: Tell) -> None:

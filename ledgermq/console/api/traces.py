@@ -1,5 +1,6 @@
 """The way of a message, as the traces of its clients tell it."""
 
+import asyncio
 from typing import Final, Literal
 
 from ledgermq.client.trace_reading import TraceRow, read_traces
@@ -16,6 +17,8 @@ _KINDS: Final[dict[str, Literal["sent", "delivered", "ended"]]] = {
 }
 _ENDS: Final = {"COMMIT_MESSAGE": "commit", "ROLLBACK_MESSAGE": "rollback"}
 _STEPS_MAX: Final = 1_000
+# Clients write up to 128 KB.
+_TRACE_BYTES_MAX: Final = 256 * 1024
 
 
 async def get_trace(call: Call) -> shapes.Trace:
@@ -37,10 +40,13 @@ async def get_trace(call: Call) -> shapes.Trace:
         else []
     ):
         try:
-            rows = read_traces(message_id, body_of(trace), shown_host(trace.record.born_host))
+            body = body_of(trace, _TRACE_BYTES_MAX)
+            rows = read_traces(message_id, body, shown_host(trace.record.born_host))
         except RemoteProtocolError:
             continue
         steps += [_step(row) for row in rows]
+        # There may be many of them.
+        await asyncio.sleep(0)
     found = None
     if query.topic in topics:
         targets = await view.leaders(tally, sorted(topics[query.topic]))

@@ -1,5 +1,8 @@
 """Traces of stock clients: what is read of them, and what is left out."""
 
+import pytest
+
+from ledgermq.client import trace_reading
 from ledgermq.client.trace_reading import TraceRow, read_traces
 
 ID, OTHER = "AC1100010001", "AC1100010002"
@@ -44,6 +47,22 @@ def test_a_delivery_without_group_and_time_gets_those_of_its_beginning() -> None
     row = TraceRow("Sub", "readers", "", 2000, 3, "failed")
     assert read_traces(ID, trace(begun, done), "") == [row]
     assert read_traces(ID, trace(done), "") == [row._replace(group="", time_ms=0)]
+
+
+def test_records_of_others_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    is_about = trace_reading._is_about
+
+    def counting(fields: list[str], message_id: str) -> bool:
+        looked_at.append(len(fields))
+        return is_about(fields, message_id)
+
+    monkeypatch.setattr(trace_reading, "_is_about", counting)
+    done = ("SubAfter", "request", ID, 3, "false", "k", 4)
+    body = b"\x02" * 100_000 + trace(done) + trace(("Sub", OTHER)) * 1000 + trace(done, (ID, ID))
+    assert len(read_traces(ID, body, "")) == 2
+    assert looked_at == [7, 7, 2]
+    assert read_traces("", body, "") == []
 
 
 def test_what_is_no_trace_or_cut_is_left_out() -> None:

@@ -7,6 +7,7 @@ import pytest
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
+from ledgermq.namesrv import processors
 from ledgermq.namesrv.config import load_namesrv_config
 from ledgermq.namesrv.guard import Guard, Need
 from ledgermq.namesrv.kv_table import ORDER_TOPIC_CONFIG, KvTable
@@ -164,4 +165,53 @@ def test_a_list_is_made_once_for_each_state_of_the_routes(place: Place) -> None:
         command = RemotingCommand.request(RequestCode.GET_TOPICS_BY_CLUSTER)
         command.ext_fields = {"cluster": f"c-{number}"}
         place.processors.answer(command, place)
-    assert len(vars(place.processors)["_lists"]) <= 100
+    # Nobody drives out what others want by asking for clusters that are not there.
+    assert len(vars(place.processors)["_lists"]) <= 3
+
+
+def test_a_large_route_is_encoded_once_for_each_state_of_the_routes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processors, "_LARGE_ROUTE_BYTES", 500)
+
+    def register(number: int, perm: int = 6, *servers: str) -> None:
+        told = Registration(
+            cluster_name="C",
+            broker_name=f"b-{number:03}",
+            broker_id=0,
+            broker_addr=f"10.0.0.1:{10_000 + number}",
+            ha_server_addr="",
+            data_version=DataVersion(timestamp=1, counter=perm),
+            topics={"T": TopicConfig(topic_name="T", perm=perm)},
+            filter_servers=servers,
+            expires_after_ms=None,
+        )
+        place.routes.register(told, Registrant(key="address 10.0.0.1"), place, 0)
+
+    def route(version: int = 0) -> bytes:
+        command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        command.ext_fields, command.version = {"topic": "T"}, version
+        answer = place.processors.answer(command, place)
+        assert isinstance(answer, RemotingCommand) and answer.code == 0
+        return answer.body
+
+    first = None
+    for number in range(9):
+        register(number)
+        assert route() is not first
+        first = route()
+    assert route() is first
+    assert b'{"0":' in route(version=500) and b"{0:" in route()
+    register(7, 4)
+    assert route() is not first and b'"perm":4' in route()
+    for change in (
+        lambda: register(8, 6, "f:1"),
+        lambda: place.routes.set_write_perm("b-003", writable=False),
+        lambda: place.routes.owner_lost(place),
+    ):
+        before = route()
+        change()
+        command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        command.ext_fields = {"topic": "T"}
+        after = place.processors.answer(command, place)
+        assert isinstance(after, RemotingCommand) and after.body != before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ledgermq.namesrv.errors import HeldError, LimitError, RouteNotFoundError
@@ -131,6 +133,32 @@ def test_lost_connection_removes_what_came_on_it() -> None:
     assert table.owner_lost(1) == [MASTER]
     assert table.topics() == []
     assert table.clusters().broker_addr_table == {}
+
+
+def test_a_thousand_masters_of_one_name_go_at_the_cost_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = make_table(brokers_max=2000)
+    for number in range(999):
+        table.register(told(f"10.0.0.1:{60_000 - number}"), owner=1)
+    table.register(told("10.0.0.2:1"), owner=2)
+    looks: list[object] = []
+    restore = RouteTable._restore_master
+    monkeypatch.setattr(
+        RouteTable, "_restore_master", lambda *parts: (looks.append(parts), restore(*parts))
+    )
+    assert len(table.owner_lost(1)) == 999
+    assert len(looks) == 1
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: "10.0.0.2:1"}
+
+
+def test_filter_servers_of_a_hundred_brokers_are_told() -> None:
+    table = make_table(brokers_max=2000)
+    for number in range(150):
+        one = told(f"10.0.0.1:{number + 1}", broker_name=f"b-{number}")
+        table.register(replace(one, filter_servers=("f:1",)))
+    route = table.route("TopicA")
+    assert (len(route.broker_datas), len(route.filter_server_table)) == (150, 100)
 
 
 def test_registration_on_a_new_connection_survives_the_end_of_the_old_one() -> None:

@@ -1,5 +1,6 @@
 """Bodies of routes and registrations against what Java 4.9.3 writes."""
 
+import random
 import struct
 import zlib
 
@@ -117,6 +118,10 @@ def test_empty_registration_has_no_topics() -> None:
         compressed(servers=b"{}"),
         compressed(topics=(b"TopicA 8 8 6",)),
         compressed(topics=(b"TopicA x 8 6 SINGLE_TAG",)),
+        compressed(topics=(b"TopicA 08 8 6 SINGLE_TAG",)),
+        compressed(topics=(b"TopicA  8 6 SINGLE_TAG",)),
+        compressed(topics=(b"TopicA 8 8 2147483648 SINGLE_TAG",)),
+        compressed(topics=(b"TopicA \xd9\xa1 8 6 SINGLE_TAG",)),
         compressed(topics=(b"\xff 8 8 6 SINGLE_TAG",)),
         struct.pack(">i", -1) + b"{}",
         struct.pack(">i", 2) + b"{}" + struct.pack(">i", 2**31 - 1),
@@ -125,6 +130,28 @@ def test_empty_registration_has_no_topics() -> None:
 def test_broken_compressed_registration_is_refused(plain: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         RegisterBrokerBody.decode(zlib.compress(plain), compressed=True)
+
+
+def test_what_nobody_registers_is_not_read() -> None:
+    """A hundred kilobytes that inflate to millions of entries stopped a name server for seconds."""
+    many = struct.pack(">i", 2) + b"{}" + struct.pack(">i", 50) + b"\0\0\0\x0aa 1 1 6 x " * 50
+    large = b'["' + random.Random(1).randbytes(40_000).hex().encode() + b'"]'
+    servers = b"[{1:1}" + b",1" * 3000 + b"]"
+    for plain, reason in (
+        (many, "topics in a compressed body is 50, allowed: 49"),
+        (compressed(servers=servers), "size of a JSON body is 6007, allowed: 4096"),
+        (compressed(servers=large), "bytes of the filter servers is 80004"),
+    ):
+        with pytest.raises(RemoteProtocolError, match=reason):
+            RegisterBrokerBody.decode(zlib.compress(plain), compressed=True, topics_max=49)
+
+
+@pytest.mark.parametrize("numbers", [b"1 2 6", b"0 2147483647 6", b"999999999 0 6", b"1 -2 6"])
+def test_numbers_of_a_topic_are_read_alike_however_many_digits_they_have(numbers: bytes) -> None:
+    data = zlib.compress(compressed(topics=(b"T " + numbers + b" SINGLE_TAG",)))
+    read, write, perm = map(int, numbers.split())
+    topic = TopicConfig("T", read, write, perm, "SINGLE_TAG")
+    assert RegisterBrokerBody.decode(data, compressed=True).topic_config_table == {"T": topic}
 
 
 @pytest.mark.parametrize(
