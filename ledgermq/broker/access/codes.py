@@ -161,7 +161,8 @@ _MESSAGES: Final[dict[int, Row]] = {
         needs.send_back,
     ),
     _CODE.END_TRANSACTION: Row(
-        "PUB on the topic that the half message is for", needs.end_transaction
+        "PUB on the topic that the half message is for, which is of the same account",
+        needs.end_transaction,
     ),
     _CODE.PULL_MESSAGE: _PULL,
     _CODE.LITE_PULL_MESSAGE: _PULL,
