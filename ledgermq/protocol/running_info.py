@@ -10,6 +10,7 @@ import msgspec
 
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import MessageQueue, read_queue_map
+from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers.header import Int32, Int64
 from ledgermq.protocol.heartbeat import SubscriptionData
 from ledgermq.protocol.json_body import JsonBody, read_plain
@@ -57,7 +58,10 @@ class ConsumeStatus(JsonBody, frozen=True):
 class ConsumerRunningInfo(JsonBody, frozen=True):
     """ConsumerRunningInfo: a consumer, its queues and its topics (307)."""
 
-    generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
+    # Who answers is as foreign as any client. In the dialect, as Java consumers write it, that is a
+    # thousand queues.
+    bytes_max: ClassVar[int] = 1 << 20
+    dialect_bytes_max: ClassVar[int] = 256 << 10
 
     # PROP_... -> text.
     properties: dict[str, str] = {}
@@ -73,9 +77,12 @@ class ConsumerRunningInfo(JsonBody, frozen=True):
         """Reads what a consumer of any language tells.
 
         Raises:
-            RemoteProtocolError: it is no such body.
+            RemoteProtocolError: it is no such body, or too large.
         """
-        document: Any = read_plain(lenient_json.read(data), dict[str, Any])
+        if len(data) > cls.bytes_max:
+            raise RemoteProtocolError("bytes of a running info", len(data), cls.bytes_max)
+        text = lenient_json.read(data, cls.dialect_bytes_max)
+        document: Any = read_plain(text, dict[str, Any])
         return cls(
             read_plain(document.get("properties") or {}, dict[str, str]),
             read_plain(document.get("subscriptionSet") or [], list[SubscriptionData]),

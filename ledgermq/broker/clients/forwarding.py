@@ -5,7 +5,7 @@ The broker finds the consumer by group and client id, asks it on its own connect
 answer back as it is. Source: `Broker2Client.java`, `AdminBrokerProcessor.java`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -18,6 +18,7 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.visible_records import VisibleRecords
+from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers
 from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody
 from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -65,9 +66,11 @@ class ForwardingProcessor:
         clients: ClientTable,
         store: Queues,
         records: VisibleRecords,
+        sliced: SlicedAnswers,
     ) -> None:
-        """Binds the parts."""
+        """Binds the parts; `sliced` makes long answers."""
         self._records = records
+        self._sliced = sliced
         self._config = config
         self._leadership = leadership
         self._state = state
@@ -145,8 +148,11 @@ class ForwardingProcessor:
         header = command.header(ResetOffsetRequestHeader)
         if header.queue_id is not None and header.queue_id >= 0:
             return self._reset_queue(command, header, header.queue_id)
+        return self._sliced.answer(connection, self._reset(command, header))
+
+    def _reset(self, command: RemotingCommand, header: ResetOffsetRequestHeader) -> Pieces:
         topic, group_name = header.topic, header.group
-        table = self._offsets_at(header)
+        table = yield from self._offsets_at(header)
         members = _members(self._clients.find_group(group_name))
         if not members:
             raise ConsumerOfflineError(
@@ -196,7 +202,9 @@ class ForwardingProcessor:
         _tell_members(members, header, body)
         return answer
 
-    def _offsets_at(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+    def _offsets_at(
+        self, header: ResetOffsetRequestHeader
+    ) -> Generator[None, None, dict[MessageQueue, int]]:
         topic = self._state.topics.find(header.topic)
         if topic is None:
             raise InvalidRequestError(
@@ -214,6 +222,8 @@ class ForwardingProcessor:
             wanted = max(wanted, 0)
             queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
             table[queue] = wanted if header.is_force or wanted < stored else stored
+            # A time is looked for in some twenty records.
+            yield
         return table
 
     def consumer_status(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -265,12 +275,12 @@ def _tell_members(
     body: ResetOffsetBody,
 ) -> None:
     """Has the members of a group take other offsets (220)."""
+    usual, for_cpp = body.encode(), body.encode_list()
     for member, client in members:
-        is_cpp = client.language == LanguageCode.CPP
         notice = RemotingCommand.request(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
             header,
-            body=body.encode_list() if is_cpp else body.encode(),
+            body=for_cpp if client.language == LanguageCode.CPP else usual,
             one_way=True,
         )
         member.send_one_way(notice)

@@ -18,7 +18,9 @@ def admin_processors(
 ) -> dict[RequestCode, Processor]:
     """Makes the processors of tools."""
     config, state, clients, store = parts.config, parts.state, parts.clients, parts.messages
-    forwarding = ForwardingProcessor(config, parts.leadership, state, clients, store, records)
+    forwarding = ForwardingProcessor(
+        config, parts.leadership, state, clients, store, records, sliced
+    )
     groups = GroupOffsetProcessor(
         config,
         parts.leadership,

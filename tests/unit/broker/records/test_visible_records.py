@@ -110,8 +110,9 @@ class Bench:
             rng=Random(1), statistics=parts.statistics,
         )  # fmt: skip
         forwarding = ForwardingProcessor(
-            parts.config, parts.leadership, parts.state, parts.clients, store, self.records
-        )
+            parts.config, parts.leadership, parts.state, parts.clients, store, self.records,
+            SlicedAnswers(parts.turn.soon, lambda: 0.0),
+        )  # fmt: skip
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CONSUMER_SEND_MSG_BACK: back.send_back,
             RequestCode.VIEW_MESSAGE_BY_ID: queries.view,
