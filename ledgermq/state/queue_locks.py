@@ -16,6 +16,8 @@ from ledgermq.state.ordered_names import OrderedNames
 _LOCKS_MAX: Final = 1_000_000
 # Of all locks as JSON: below what a state file may have.
 _LOCKS_BYTES_MAX: Final = 128 << 20
+# The same of one group: 80,000 locks with short names, so that nobody takes the room of all.
+_GROUP_BYTES_MAX: Final = 16 << 20
 # What a lock takes besides its names: a number of 20 digits, brackets and commas.
 _ROW_BYTES: Final = 32
 
@@ -44,6 +46,8 @@ class QueueLocks:
         # At most what the locks take as JSON.
         self.json_bytes = 0
         self._bytes_max = bytes_max
+        # The same by group.
+        self._bytes_of: dict[str, int] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -75,14 +79,21 @@ class QueueLocks:
             more_bytes: what they take as JSON.
 
         Raises:
-            SystemBusyError: there are too many locks.
+            SystemBusyError: there are too many locks, or too many of the group.
         """
         if not self.holder(group, queue) and self._count + more >= _LOCKS_MAX:
             raise SystemBusyError(
                 f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
             )
+        needed = row_bytes(group, queue, client_id)
+        own = self._bytes_of.get(group, 0) + more_bytes
+        if own + needed > _GROUP_BYTES_MAX:
+            raise SystemBusyError(
+                f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: the locks of group"
+                f" {group[:255]} take {own} bytes, allowed are {_GROUP_BYTES_MAX}"
+            )
         size = self.json_bytes + more_bytes
-        if size + row_bytes(group, queue, client_id) > self._bytes_max:
+        if size + needed > self._bytes_max:
             raise SystemBusyError(
                 f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: {self._count} locks"
                 f" take {size} bytes, allowed are {self._bytes_max}"
@@ -102,7 +113,7 @@ class QueueLocks:
             self._names.add(group)
         self._locks[group][queue] = client_id
         self._count += 1
-        self.json_bytes += row_bytes(group, queue, client_id)
+        self._add_bytes(group, row_bytes(group, queue, client_id))
 
     def _drop(self, group: str, queue: QueueKey) -> None:
         locks = self._locks.get(group, {})
@@ -110,14 +121,19 @@ class QueueLocks:
         if client_id is None:
             return
         self._count -= 1
-        self.json_bytes -= row_bytes(group, queue, client_id)
+        self._add_bytes(group, -row_bytes(group, queue, client_id))
         if not locks:
-            del self._locks[group]
+            del self._locks[group], self._bytes_of[group]
             self._names.remove(group)
+
+    def _add_bytes(self, group: str, count: int) -> None:
+        self.json_bytes += count
+        self._bytes_of[group] = self._bytes_of.get(group, 0) + count
 
     def clear(self) -> None:
         """Forgets all locks."""
         self._locks, self._names = {}, OrderedNames()
+        self._bytes_of.clear()
         self._count = self.json_bytes = 0
 
     # Piece by piece.

@@ -129,11 +129,38 @@ def test_nobody_locks_queues_that_are_not_there(shop: WireClient, thief: WireCli
 
     ask(shop, SHOP, RequestCode.SEND_MESSAGE, send_fields("stock", 0), b"x")
     assert beat(thief, THIEF, "thief@1", consumers=("shared-readers",)).code == 0
-    unknown = [("broker-a", 4), ("broker-a", 65_535), ("\U0001f600" * 255, 0), ("", 0)]
+    unknown = [("broker-a", 4), ("broker-a", 65_535), ("made up", 4)]
     assert lock(thief, THIEF, "thief@1", *unknown) == []
+    # A name of one's own may be locked: it is how one of many does something.
+    assert lock(thief, THIEF, "thief@1", ("write-7/3", 0)) == [0]
     assert lock(thief, THIEF, "thief@1", *unknown, ("broker-a", 1)) == [1]
     assert beat(shop, SHOP, "shop@1", consumers=("shared-readers",)).code == 0
     assert lock(shop, SHOP, "shop@1", ("broker-a", 0), ("broker-a", 1)) == [0]
+
+
+def test_locks_of_one_group_leave_room_for_those_of_others(
+    shop: WireClient, thief: WireClient
+) -> None:
+    def ask_for(client: WireClient, who: Credentials, body: dict[str, Any]) -> Any:
+        return ask(client, who, RequestCode.LOCK_BATCH_MQ, {}, json.dumps(body).encode())
+
+    name = "\U0001f600" * 60
+    assert beat(thief, THIEF, name, consumers=("shared-readers",)).code == 0
+    for first in range(0, 20_000, 900):
+        rows = [
+            {"topic": "stock", "brokerName": f"{name}{number}", "queueId": 0}
+            for number in range(first, first + 900)
+        ]
+        body = {"consumerGroup": "shared-readers", "clientId": name, "mqSet": rows}
+        answer = ask_for(thief, THIEF, body)
+        if answer.code:
+            break
+    assert "the locks of group shared-readers take 16" in str(answer.remark)
+    ask(shop, SHOP, RequestCode.SEND_MESSAGE, send_fields("orders", 0), b"x")
+    assert beat(shop, SHOP, "shop@2", consumers=("order-readers",)).code == 0
+    rows = [{"topic": "orders", "brokerName": "broker-a", "queueId": 0}]
+    body = {"consumerGroup": "order-readers", "clientId": "shop@2", "mqSet": rows}
+    assert len(json.loads(ask_for(shop, SHOP, body).body)["lockOKMQSet"]) == 1
 
 
 def test_replies_neither_fill_the_memory_nor_end_a_connection(

@@ -386,11 +386,12 @@ class ClientProcessor:
         return [key for key in known if self._has_queue(key)]
 
     def _has_queue(self, key: QueueKey) -> bool:
+        """Tells whether a topic has a queue of this number. Its broker name may be any: whoever
+        wants something done by one client at a time has a lock under a name of their own.
+        """
         topic = self._state.find_topic(key.topic)
-        return (
-            topic is not None
-            and key.broker_name == self._config.broker_name
-            and key.queue_id < max(topic.read_queue_count, topic.write_queue_count)
+        return topic is not None and key.queue_id < max(
+            topic.read_queue_count, topic.write_queue_count
         )
 
     def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:

@@ -25,7 +25,7 @@ CLIENT_ID_CHARS_MAX: Final = 255
 # Of a heart beat, and of one group in it: what a group wants is compared at once.
 SUBSCRIPTIONS_MAX: Final = 5000
 GROUP_SUBSCRIPTIONS_MAX: Final = 1000
-_BROKER_NAME_CHARS_MAX: Final = 255
+_BROKER_NAME_BYTES_MAX: Final = 255
 # Of the body of a request for locks, for each queue.
 _QUEUE_BYTES: Final = 1024
 
@@ -152,8 +152,8 @@ def check_locks(request: LockBatchRequestBody, queues_max: int) -> None:
             raise InvalidRequestError(
                 f"queueId is {queue.queue_id}, allowed are 0 to {QUEUES_MAX - 1}"
             )
-        if len(queue.broker_name) > _BROKER_NAME_CHARS_MAX:
+        size = len(queue.broker_name.encode("utf-8", "surrogatepass"))
+        if size > _BROKER_NAME_BYTES_MAX:
             raise InvalidRequestError(
-                f"brokerName has {len(queue.broker_name)} characters,"
-                f" allowed are {_BROKER_NAME_CHARS_MAX}"
+                f"brokerName has {size} bytes, allowed are {_BROKER_NAME_BYTES_MAX}"
             )
