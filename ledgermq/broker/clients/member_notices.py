@@ -16,9 +16,8 @@ from ledgermq.protocol.transport import CommandProtocol
 
 # Of a turn, for all notices together, in milliseconds.
 NOTICES_MS: Final = 0.5
-# Members that are told before it is the next group's turn. Few: the first members of many groups
-# are the same, and what one connection is told of them in a turn is written at once.
-_AT_ONCE: Final = 4
+# Members that are told before it is the next group's turn.
+_AT_ONCE: Final = 16
 
 
 class MemberNotices:
