@@ -207,6 +207,9 @@ class SendProcessor:
             raise leadership.refusal()
         if self._topics.generation != self._generation:
             self._forget_topics()
+        text = header.properties or ""
+        if len(text) > PROPERTIES_BYTES_MAX:
+            check_properties(text)
         topic = self._open_topics.get(header.topic)
         if topic is None:
             topic = self._admit(connection, command, header)
@@ -217,9 +220,7 @@ class SendProcessor:
             queue_id = self._known_queue(topic, header)
         if command.code == _BATCH_CODE or header.batch:
             return self._send_batch(connection, command, header, topic, queue_id)
-        text, sys_flag = header.properties or "", header.sys_flag
-        if len(text) > PROPERTIES_BYTES_MAX:
-            check_properties(text)
+        sys_flag = header.sys_flag
         if text.count(KEY_SEPARATOR) >= KEYS_COUNT_MAX:
             _check_keys(parse_properties(text).get(KEYS, ""))
         if (

@@ -117,6 +117,9 @@ def test_properties_that_are_too_long_are_not_looked_into(monkeypatch: pytest.Mo
     for text in ("WAIT\x01\x02" * 7000, "KEYS\x01" + "k " * 17_000, "DELAY\x013\x02" * 5000):
         with pytest.raises(errors.IllegalMessageError, match="characters, allowed are 32767"):
             send(leader(), command(properties=text))
+        batch = encode_batch([BatchMessage(0, b"x", b"")])
+        with pytest.raises(errors.IllegalMessageError, match="characters, allowed are 32767"):
+            send(leader(), command(batch, properties=text, batch="true"))
 
 
 def test_dead_letters_do_not_take_the_quick_road() -> None:
