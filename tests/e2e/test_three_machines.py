@@ -156,4 +156,6 @@ def test_doctor_says_what_is_not_there_yet(guide: Guide, tmp_path: Path) -> None
     assert len(lines) >= 12
     bad = [line.split("  ")[0:1] + line[9:].split("  ")[:1] for line in lines]
     found = {(words[0], words[1]) for words in bad if words[0] != "good"}
+    # How full this machine's disk is, is its own affair.
+    found.discard(("warning", "disk space"))
     assert found == {("warning", "member"), ("warning", "name server")}
