@@ -34,14 +34,13 @@ from ledgermq.protocol.tcp_times import set_tcp_times
 from ledgermq.protocol.transport.inbox import Inbox
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.outbox import Outbox, Part, StreamSocket
+from ledgermq.protocol.transport.read_size import ReadSize
 from ledgermq.protocol.transport.receive_budget import ReceiveBudget
 from ledgermq.protocol.transport.requests import PendingRequests
 from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import Clock, DelayedCall, TurnOutput
 from ledgermq.protocol.transport.turn_shares import Share, TurnShares, payer_of
 
-# Twisted's 64 KiB a read costs a fifth of the throughput.
-_READ_BYTES: Final = 262_144
 # What Twisted gets of unsent bytes at a time; the rest waits in the outbox.
 _HANDED_BYTES: Final = 65_536
 # Unsent bytes at which a turn's end is not waited for.
@@ -146,9 +145,9 @@ class CommandProtocol(Protocol):
         self._is_blocked = False
         self._is_registering = False
         # Reading is paused while the outbox is full or requests wait.
-        self._is_full = False
-        self._is_reading_paused = False
+        self._is_full = self._is_reading_paused = False
         self._shares = shares
+        self._read_size = ReadSize(shares)
         # Its share of a turn; whether it stands in the line.
         self._share = None if shares is None else Share(shares)
         self._is_in_line = False
@@ -385,8 +384,8 @@ class CommandProtocol(Protocol):
         elif isinstance(transport, Connection) and not transport.TLS:
             self._socket = transport.getHandle()
             set_tcp_times(transport.getHandle(), self._limits.tcp_times)
-            transport.bufferSize = _READ_BYTES
             transport.setTcpNoDelay(True)
+        self._read_size.apply(transport)
 
     def dataReceived(self, data: bytes) -> None:
         """Decodes a chunk and hands its commands on."""
@@ -394,6 +393,7 @@ class CommandProtocol(Protocol):
             return
         self._active_at = self._clock.seconds()
         self.received_count += 1
+        self._read_size.count(len(data), self._link)
         # Read before reading was paused, it waits behind the rest.
         was_waiting = self._inbox.is_waiting
         try:
@@ -460,7 +460,7 @@ class CommandProtocol(Protocol):
 
     def _begin_work(self) -> None:
         """Works on what was just read, or has it wait when nothing is left of this turn."""
-        if self._share is None or self._share.begin(self._active_at):
+        if self._share is None or self._share.begin(self._active_at, self.peer_host):
             self._work()
         else:
             self._pause_or_read()

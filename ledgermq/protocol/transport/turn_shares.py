@@ -25,7 +25,9 @@ waits for each answer asks for little, however many others ask for much.
 
 A thousand connections that each ask for little ask for much together. So what is used is also
 counted for whom it is: for an account, or for the peer's address where none is known. While another
-one is there who asks for little, all connections of who asks for much are as those that do.
+one is there who asks for little, all connections of who asks for much are as those that do. Whose a
+connection is, its first request tells; so what newcomers of an address ask for first, which may be
+much, counts for the address, too, and is what the next newcomers are judged by.
 """
 
 from collections import deque
@@ -110,8 +112,8 @@ class Share:
     """That of one connection."""
 
     __slots__ = (
-        "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_payer", "_shares", "end_s",
-        "is_heavy",
+        "_address", "_begun_s", "_debt_s", "_is_exact", "_paid_idle_s", "_paid_s", "_payer",
+        "_shares", "end_s", "is_heavy",
     )  # fmt: skip
 
     def __init__(self, shares: "TurnShares") -> None:
@@ -125,8 +127,10 @@ class Share:
         self._paid_s = 0.0
         # What was taken off by then of the debts of those who have nothing left to be done.
         self._paid_idle_s = 0.0
-        # Who pays; None until something was worked on, and where nobody says.
+        # Who pays; None until something was worked on, and where nobody says. Before that, and as
+        # long as the connection is there, its address.
         self._payer: Payer | None = None
+        self._address: Payer | None = None
         # When that of this turn is used, seconds on the clock.
         self.end_s = 0.0
         # Whether the connection asks for much.
@@ -140,19 +144,26 @@ class Share:
         """
         return self._debt_s + self._paid_s
 
-    def begin(self, now_s: float) -> bool:
+    def begin(self, now_s: float, address: str = "") -> bool:
         """Tells whether what was just read may be worked on, or waits in the line; nothing of the
         connection was waiting.
+
+        Args:
+            now_s: seconds on the clock.
+            address: where the peer is; counts until it is known whose the connection is.
         """
         shares = self._shares
+        if self._address is None and address:
+            self._address = shares.payer(address)
+        payer = self._payer or self._address
         paid_idle_s = shares.paid_idle_s(now_s)
         if self._debt_s:
             self._debt_s = max(self._debt_s - (paid_idle_s - self._paid_idle_s), 0.0)
             self._paid_idle_s, self._paid_s = paid_idle_s, shares.paid_s(now_s)
         self.is_heavy = (self.is_heavy and self._debt_s >= LIGHT_S) or (
-            self._payer is not None
-            and not self._payer.is_modest(paid_idle_s)
-            and shares.has_modest_beside(self._payer, now_s)
+            payer is not None
+            and not payer.is_modest(paid_idle_s)
+            and shares.has_modest_beside(payer, now_s)
         )
         left_s = shares.left_s(now_s, is_heavy=self.is_heavy)
         if left_s <= 0 or (self.is_heavy and shares.stands_before(self.rank_s)):
@@ -182,6 +193,8 @@ class Share:
         self._paid_s = self._shares.paid_s(now_s)
         self._paid_idle_s = paid_idle_s = self._shares.paid_idle_s(now_s)
         if payer:
+            if self._payer is None and self._address is not None and payer != self._address.name:
+                self._address.count(owed_s, paid_idle_s)
             if self._payer is None or self._payer.name != payer:
                 self._payer = self._shares.payer(payer)
             self._payer.count(owed_s, paid_idle_s)

@@ -1,0 +1,32 @@
+"""Connections of which nobody knows yet whose they are."""
+
+from tests.unit.protocol.slow_port import Port, chunk
+
+
+def test_newcomers_of_an_address_are_judged_by_what_those_before_them_asked_for_first() -> None:
+    """Each asks once, for much, and nobody knows yet for whom."""
+    port = Port(0.004)
+    modest = port.wire()
+    modest.protocol.account = "modest"
+    port.receiver.seconds_of[modest.protocol] = 0.00002
+    asked = late = 0
+    newcomers = []
+    for _ in range(40):
+        some = [port.wire() for _ in range(5)]
+        newcomers += some
+        for wire in some:
+            wire.protocol.peer_host = modest.protocol.peer_host
+            wire.protocol.account = "crowd"
+            wire.protocol.dataReceived(chunk(1))
+        if len(port.receiver.opaques(modest.protocol)) == asked:
+            modest.protocol.dataReceived(chunk(1, first=asked))
+            asked += 1
+            late += len(port.receiver.opaques(modest.protocol)) < asked
+        worked = len(port.receiver.worked)
+        port.turn()
+        # At first nobody is known; then one of them in a turn.
+        assert len(newcomers) < 20 or len(port.receiver.worked) - worked <= 1
+    assert asked >= 38 and late <= 3
+    for _ in range(600):
+        port.turn()
+    assert all(port.receiver.opaques(wire.protocol) for wire in newcomers)
