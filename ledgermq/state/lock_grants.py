@@ -10,6 +10,7 @@ A lock that changes hands is proposed; until that is applied nobody else gets th
 `RebalanceLockManager.java`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
@@ -40,8 +41,9 @@ class LockGrants:
         """Takes the table, which only applied commands change."""
         self._locks = locks
         self._asked: dict[_Place, tuple[str, int]] = {}
-        # What the locks in all these changes take as JSON.
+        # What the locks in all these changes take as JSON, and those of each group.
         self._asked_bytes = 0
+        self._asked_bytes_of: Counter[str] = Counter()
         # When a lock was asked for last, and by whom.
         self._renewed: dict[_Place, tuple[str, float]] = {}
         # The last group whose locks were looked at.
@@ -53,6 +55,7 @@ class LockGrants:
         """Gives every lock the life of an inherited one."""
         self._asked.clear()
         self._asked_bytes = 0
+        self._asked_bytes_of.clear()
         self._renewed.clear()
         self._inherited_ms = now_ms + INHERITED_LIFE_MS - LOCK_LIFE_MS
 
@@ -83,14 +86,23 @@ class LockGrants:
         """
         held: list[QueueKey] = []
         rows: list[LockRow] = []
-        more, more_bytes = len(self._asked), self._asked_bytes
+        more = len(self._asked)
+        asked_bytes, asked_bytes_of_group = self._asked_bytes, self._asked_bytes_of[group]
+        more_bytes = 0
         for queue in dict.fromkeys(queues):
             place = (group, queue)
             owner = self._owner(place)
             if owner and owner != client_id and self._is_alive(place, owner, now_ms):
                 continue
             if owner != client_id:
-                self._locks.check_room(group, queue, client_id, more, more_bytes)
+                self._locks.check_room(
+                    group,
+                    queue,
+                    client_id,
+                    more,
+                    asked_bytes + more_bytes,
+                    asked_bytes_of_group + more_bytes,
+                )
                 rows.append((*queue, client_id))
                 more += 1
                 more_bytes += row_bytes(group, queue, client_id)
@@ -137,7 +149,7 @@ class LockGrants:
             place = (group, QueueKey(topic, broker_name, queue_id))
             _, count = self._asked.get(place, ("", 0))
             self._asked[place] = (client_id, count + 1)
-            self._asked_bytes += _bytes_of(place, client_id)
+            self._count_bytes(place, client_id, 1)
 
     def ended(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
         """Notes that proposed changes are applied, or refused."""
@@ -146,13 +158,19 @@ class LockGrants:
                 place = (group, QueueKey(topic, broker_name, queue_id))
                 client_id, count = self._asked.pop(place, ("", 0))
                 if count:
-                    self._asked_bytes -= _bytes_of(place, changed_to)
+                    self._count_bytes(place, changed_to, -1)
                 if count > 1:
                     self._asked[place] = (client_id, count - 1)
                 elif not self._locks.holder(*place):
                     self._renewed.pop(place, None)
 
-
-def _bytes_of(place: _Place, client_id: str) -> int:
-    """What a lock takes, nothing where the queue is free."""
-    return row_bytes(*place, client_id) if client_id else 0
+    def _count_bytes(self, place: _Place, client_id: str, sign: int) -> None:
+        """Counts a lock in a change, nothing where the queue is freed."""
+        if not client_id:
+            return
+        group, queue = place
+        change = sign * row_bytes(group, queue, client_id)
+        self._asked_bytes += change
+        self._asked_bytes_of[group] += change
+        if not self._asked_bytes_of[group]:
+            del self._asked_bytes_of[group]

@@ -70,6 +70,7 @@ class QueueLocks:
         client_id: str,
         more: int = 0,
         more_bytes: int = 0,
+        more_bytes_of_group: int = 0,
     ) -> None:
         """Checks a lock that is to change hands.
 
@@ -77,6 +78,7 @@ class QueueLocks:
             group, queue, client_id: whose it is to be.
             more: locks on their way into the table.
             more_bytes: what they take as JSON.
+            more_bytes_of_group: the same of those of the group.
 
         Raises:
             SystemBusyError: there are too many locks, or too many of the group.
@@ -86,7 +88,7 @@ class QueueLocks:
                 f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
             )
         needed = row_bytes(group, queue, client_id)
-        own = self._bytes_of.get(group, 0) + more_bytes
+        own = self._bytes_of.get(group, 0) + more_bytes_of_group
         if own + needed > _GROUP_BYTES_MAX:
             raise SystemBusyError(
                 f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: the locks of group"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgermq.state import lock_grants
+from ledgermq.state import lock_grants, queue_locks
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS, LockGrants
@@ -383,3 +383,24 @@ def test_locks_on_their_way_count_by_their_own_bytes() -> None:
         table.put({"g": rows})
         grants.ended({"g": rows})
     assert 3900 < table.json_bytes <= 4000 and grants._asked_bytes == 0
+
+
+def test_locks_on_their_way_are_no_other_groups_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room of a group is taken by its own ones only, applied or on their way."""
+    monkeypatch.setattr(queue_locks, "_GROUP_BYTES_MAX", 4000)
+    table = QueueLocks()
+    grants = LockGrants(table)
+    refused = 0
+    for number in range(60):
+        for group in ("g", "h"):
+            try:
+                grants.lock(group, [QueueKey("t", "b", number)], "c" * 90, 0)
+            except SystemBusyError as error:
+                assert f"group {group} take 3" in str(error)
+                refused += 1
+    counts = {group: len(grants.unlock(group, queues(60), "c" * 90)) for group in ("g", "h")}
+    assert counts["g"] == counts["h"] > 20 and refused == 120 - 2 * counts["g"]
+
+
+def queues(count: int) -> list[QueueKey]:
+    return [QueueKey("t", "b", number) for number in range(count)]
