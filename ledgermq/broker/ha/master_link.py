@@ -19,8 +19,8 @@ from ledgermq.broker.ha.replicated_log import ReplicatedLog
 class MasterLink:
     """One slave, seen from its master.
 
-    Invariant: `acknowledged_offset` <= the log's `max_offset`; once it is not None, `next_offset`
-    lies between the first report and `max_offset`.
+    Invariant: `acknowledged_offset` <= `next_offset` <= the log's `max_offset`, once they are not
+    None; but of a slave that says it has nothing more than the last file begins with, 0.
 
     Attributes:
         acknowledged_offset: the slave's log reached at least so far; None before its first report.
@@ -61,7 +61,7 @@ class MasterLink:
         Returns: True when a report was completed.
 
         Raises:
-            OffsetsDisagreeError: the slave's log does not fit to this one.
+            OffsetsDisagreeError: the slave's log does not fit to this one, or cannot reach so far.
             ReplicationError: a report cannot be right.
         """
         self._heard_ms = now_ms
@@ -79,6 +79,14 @@ class MasterLink:
             )
         if self.next_offset is None:
             self.next_offset = self._begin_at(end_offset, max_offset)
+        elif end_offset > self.next_offset:
+            # Messages would be told as replicated that nobody has but this master.
+            raise OffsetsDisagreeError(
+                f"the slave says that its log ends at {end_offset}, and was sent nothing behind"
+                f" {self.next_offset}",
+                own_offset=self.next_offset,
+                peer_offset=end_offset,
+            )
         self.acknowledged_offset = end_offset
         return True
 

@@ -142,6 +142,7 @@ class MasterTest(SynchronousTestCase):
         self.log.append(b"message")
         told: list[ReplicaStatus] = []
         acknowledgements.wait(7, 0, told.append)
+        self.server.log_advanced()
         connection.dataReceived(encode_report(6))
         self.assertEqual(told, [])
         connection.dataReceived(encode_report(7))

@@ -141,6 +141,19 @@ def test_a_slave_that_is_ahead_is_refused(is_first: bool) -> None:
     assert link.acknowledged_offset == (None if is_first else 30)
 
 
+def test_a_slave_that_acknowledges_what_it_was_not_sent_is_refused() -> None:
+    """Else it would have messages told as replicated that it does not have."""
+    log = MemoryLog(data=b"x" * 30)
+    link = master_of(log)
+    link.receive(encode_report(10), 0)
+    frames_of(link)
+    log.append(b"y" * 20)
+    with pytest.raises(OffsetsDisagreeError, match="ends at 31, and was sent nothing behind 30"):
+        link.receive(encode_report(31), 0)
+    assert link.acknowledged_offset == 10
+    assert link.receive(encode_report(30), 0)
+
+
 def test_a_slave_that_lacks_what_retention_removed_is_refused() -> None:
     log = MemoryLog(segment_bytes=64, start=128, data=b"x" * 10)
     link = master_of(log)
