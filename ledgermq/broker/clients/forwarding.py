@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.python.failure import Failure
 
 from ledgermq.broker.clients.client_table import Client, ClientTable, ConsumerGroup
-from ledgermq.broker.clients.told_offsets import ALL_BYTES_MAX, encode_status, told_table
+from ledgermq.broker.clients.told_offsets import ToldOffsets
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
@@ -30,16 +30,21 @@ from ledgermq.protocol.headers import (
     ResetOffsetRequestHeader,
 )
 from ledgermq.protocol.signature import unsigned
-from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport import CommandProtocol, payer_of
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import (
     ConsumerOfflineError,
     GroupNotFoundError,
     InvalidRequestError,
+    SystemBusyError,
 )
 
 _CLIENT_ANSWER_MS: Final = 10_000
 _STATUS_ANSWER_MS: Final = 5000
+# What a member may have unread and is asked all the same: whoever asks is not who pays for it.
+QUESTION_BYTES_MAX: Final = 256 << 10
+# Members that are asked between two looks at the clock, some ten microseconds each.
+_ASKED_A_PIECE: Final = 8
 # Ordinals of the client versions that brought these requests.
 _VERSION_3_0_7: Final = 28
 _VERSION_3_1_8: Final = 62
@@ -76,6 +81,8 @@ class ForwardingProcessor:
         self._state = state
         self._clients = clients
         self._store = store
+        # For whom members of a group are just asked, by payer; a closed one may stand here still.
+        self._asking: dict[str, CommandProtocol] = {}
 
     # One consumer.
 
@@ -99,6 +106,7 @@ class ForwardingProcessor:
         if member is None:
             raise InvalidRequestError(f"The Consumer <{group_name}> <{client_id}> not online")
         connection, client = member
+        _check_reads(connection, client)
         if client.version < _VERSION_3_1_8:
             raise InvalidRequestError(
                 f"The Consumer <{group_name}> <{client_id}> has version {client.version}, too low"
@@ -159,7 +167,7 @@ class ForwardingProcessor:
                 f"Consumer not online, so can not reset offset, Group: {group_name} Topic: {topic}"
                 f" Timestamp: {header.timestamp}"
             )
-        _check_versions(members)
+        _check_members(members)
         body = ResetOffsetBody(table)
         _tell_members(members, header, body)
         return command.response(ResponseCode.SUCCESS, body=body.encode())
@@ -192,7 +200,7 @@ class ForwardingProcessor:
         queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
         body = ResetOffsetBody({queue: wanted})
         members = _members(self._clients.find_group(group))
-        _check_versions(members)
+        _check_members(members)
         answer = answer_when_committed(
             command,
             lambda done: self._state.commits.commit(group, topic.name, queue_id, wanted, done),
@@ -229,25 +237,52 @@ class ForwardingProcessor:
     def consumer_status(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): what offsets the consumers hold."""
         header = command.header(GetConsumerStatusRequestHeader)
-        members = _members(self._clients.find_group(header.group))
-        if not members:
-            raise InvalidRequestError(
-                f"No Any Consumer online in the consumer group: [{header.group}]"
+        group = header.group
+        payer = payer_of(connection)
+        asking = self._asking.get(payer)
+        if asking is not None and asking.is_open:
+            raise SystemBusyError(
+                f"system busy: members of a group are still being asked for {payer[:128]}, one"
+                " question to all at a time"
             )
+        members = _members(self._clients.find_group(group))
+        if not members:
+            raise InvalidRequestError(f"No Any Consumer online in the consumer group: [{group}]")
+        told = self._sliced.answer(connection, self._ask(command, header, members))
+        if isinstance(told, Deferred):
+            self._asking[payer] = connection
+            told.addBoth(self._was_told, payer, connection)
+        return told
+
+    def _was_told(self, result: object, payer: str, connection: CommandProtocol) -> object:
+        if self._asking.get(payer) is connection:
+            del self._asking[payer]
+        return result
+
+    def _ask(
+        self,
+        command: RemotingCommand,
+        header: GetConsumerStatusRequestHeader,
+        members: Sequence[tuple[CommandProtocol, Client]],
+    ) -> Pieces:
         questions: list[Deferred[Any]] = []
-        tables: dict[str, bytes] = {}
-        for member, client in members:
+        told = ToldOffsets()
+        for number, (member, client) in enumerate(members):
             if header.client_addr and header.client_addr != client.client_id:
                 continue
+            if number % _ASKED_A_PIECE == _ASKED_A_PIECE - 1:
+                yield
+            if not member.has_room(QUESTION_BYTES_MAX):
+                continue
             question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
-            told = member.request(question, _STATUS_ANSWER_MS)
-            told.addCallback(_read_status, client.client_id, tables)
+            answered = member.request(question, _STATUS_ANSWER_MS)
+            answered.addCallback(told.add, client.client_id)
             # One that does not answer, or not so that it can be used, is left out.
-            told.addErrback(lambda _: None)
-            questions.append(told)
+            answered.addErrback(lambda _: None)
+            questions.append(answered)
 
         def all_told(_: object) -> RemotingCommand:
-            return command.response(ResponseCode.SUCCESS, body=encode_status(tables))
+            return command.response(ResponseCode.SUCCESS, body=told.encode())
 
         return gatherResults(questions).addCallback(all_told)
 
@@ -260,9 +295,19 @@ def _members(group: ConsumerGroup | None) -> list[tuple[CommandProtocol, Client]
     return members
 
 
-def _check_versions(members: Sequence[tuple[CommandProtocol, Client]]) -> None:
-    """Refuses a reset that some member would not understand."""
-    for _, client in members:
+def _check_reads(member: CommandProtocol, client: Client) -> None:
+    """Refuses to put anything behind what a member has not read: nobody fills its connection."""
+    if not member.has_room(QUESTION_BYTES_MAX):
+        raise InvalidRequestError(
+            f"the consumer {client.client_id} has {member.unsent_bytes} bytes unread, allowed are"
+            f" {QUESTION_BYTES_MAX}: it reads too slowly to be asked"
+        )
+
+
+def _check_members(members: Sequence[tuple[CommandProtocol, Client]]) -> None:
+    """Refuses a reset that some member would not understand, or does not read."""
+    for member, client in members:
+        _check_reads(member, client)
         if client.version < _VERSION_3_0_7:
             raise InvalidRequestError(
                 f"the client does not support this feature. version={client.version}"
@@ -284,10 +329,3 @@ def _tell_members(
             one_way=True,
         )
         member.send_one_way(notice)
-
-
-def _read_status(answer: RemotingCommand, client_id: str, tables: dict[str, bytes]) -> None:
-    if answer.code == ResponseCode.SUCCESS:
-        told = told_table(answer.body)
-        if sum(map(len, tables.values())) + len(told) <= ALL_BYTES_MAX:
-            tables[client_id] = told

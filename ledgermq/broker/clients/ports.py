@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredList
 
 from ledgermq.broker.config.broker_config import VIP_PORT_DISTANCE, BrokerConfig
-from ledgermq.broker.config.memory import receive_budget_bytes
+from ledgermq.broker.config.memory import receive_budget_bytes, send_budget_bytes
 from ledgermq.broker.dispatch import Dispatcher
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport import (
@@ -14,6 +14,7 @@ from ledgermq.protocol.transport import (
     CommandServer,
     ConnectionLimits,
     ReceiveBudget,
+    SendBudget,
     TurnOutput,
     TurnShares,
 )
@@ -39,7 +40,9 @@ class ClientPorts:
             unknown_frame_bytes_max=config.unsigned_frame_bytes_max if config.is_acl_on else 0,
         )
         shares = TurnShares(reactor, processor_s=time.thread_time)
-        self._shares, budget = shares, ReceiveBudget(receive_budget_bytes(config))
+        budget = ReceiveBudget(receive_budget_bytes(config))
+        send_budget = SendBudget(send_budget_bytes(config))
+        self._shares = shares
         self._servers = [
             CommandServer(
                 reactor,
@@ -54,6 +57,7 @@ class ClientPorts:
                 tls=tls,
                 shares=shares,
                 budget=budget,
+                send_budget=send_budget,
             )
             for port in ports
         ]

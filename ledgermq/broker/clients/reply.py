@@ -124,11 +124,11 @@ class ReplyProcessor:
             raise InvalidRequestError(
                 f"push reply message to {client_id} fail, channel of <{client_id}> not found."
             )
-        if asking.unsent_bytes > UNSENT_BYTES_MAX:
+        if not asking.has_room(UNSENT_BYTES_MAX):
             # Anybody may reply to it: nobody ends its connection by more than it reads.
             raise InvalidRequestError(
                 f"push reply message to {client_id} fail, {asking.unsent_bytes} bytes for it are"
-                f" unsent, more than {UNSENT_BYTES_MAX}: it reads too slowly"
+                f" unsent, allowed are {UNSENT_BYTES_MAX}: it reads too slowly"
             )
         question = ReplyMessageRequestHeader(
             producer_group=header.producer_group,

@@ -12,6 +12,8 @@ from typing import Final
 
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import read_queue_map
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # Of one answer; of one in another form than that of stock clients; and of all together.
@@ -50,7 +52,30 @@ def told_table(body: bytes) -> bytes:
     return lenient_json.write(read_queue_map(document.get("messageQueueTable"), int))
 
 
-def encode_status(tables: dict[str, bytes]) -> bytes:
-    """Returns a GetConsumerStatusBody of such tables by client id."""
-    rows = [b"%b:%b" % (lenient_json.write(name), table) for name, table in tables.items()]
-    return b'{"consumerTable":{%b},"messageQueueTable":{}}' % b",".join(rows)
+class ToldOffsets:
+    """What the members of a group told, up to a limit for all together."""
+
+    def __init__(self) -> None:
+        # By client id.
+        self._tables: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def add(self, answer: RemotingCommand, client_id: str) -> None:
+        """Takes over the answer of one, where it is one and there is room.
+
+        Raises:
+            RemoteProtocolError: it is none, or too long.
+        """
+        if answer.code != ResponseCode.SUCCESS:
+            return
+        table = told_table(answer.body)
+        if self._bytes + len(table) <= ALL_BYTES_MAX and client_id not in self._tables:
+            self._tables[client_id] = table
+            self._bytes += len(table)
+
+    def encode(self) -> bytes:
+        """Returns a GetConsumerStatusBody."""
+        rows = [
+            b"%b:%b" % (lenient_json.write(name), table) for name, table in self._tables.items()
+        ]
+        return b'{"consumerTable":{%b},"messageQueueTable":{}}' % b",".join(rows)

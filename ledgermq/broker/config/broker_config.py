@@ -129,6 +129,7 @@ class BrokerConfig:
     connections_per_host_max: int
     connections_per_host_rate: int
     receive_budget_bytes: int
+    send_budget_bytes: int
     unsigned_frame_bytes_max: int
     slow_request_ms: int
     account_messages_s: int

@@ -25,6 +25,16 @@ COST_KEYS: Final = (
         " together; 0: an eighth of the machine's memory, from 64 MiB to 1 GiB.",
     ),
     integer(
+        "sendBudgetBytes",
+        "send_budget_bytes",
+        0,
+        "bytes",
+        0,
+        1024 * GIB,
+        "Answers that their clients have not read, of all clients together; 0: an eighth of the"
+        " machine's memory, from 64 MiB to 1 GiB.",
+    ),
+    integer(
         "maxUnsignedFrameBytes",
         "unsigned_frame_bytes_max",
         65_536,

@@ -15,5 +15,13 @@ def machine_memory_bytes() -> int:
 
 def receive_budget_bytes(config: BrokerConfig) -> int:
     """Returns what all clients together may have sent that is not worked on."""
-    part = machine_memory_bytes() // 8
-    return config.receive_budget_bytes or min(max(part, 64 * _MIB), 1024 * _MIB)
+    return config.receive_budget_bytes or _usual_part()
+
+
+def send_budget_bytes(config: BrokerConfig) -> int:
+    """Returns what all clients together may have unread of their answers."""
+    return config.send_budget_bytes or _usual_part()
+
+
+def _usual_part() -> int:
+    return min(max(machine_memory_bytes() // 8, 64 * _MIB), 1024 * _MIB)

@@ -305,7 +305,7 @@ class PullProcessor:
         group, subscription = self.admit(connection, header)
         if is_first and header.sys_flag & PULL_COMMIT_OFFSET:
             self.commit_offset(group.name, header.topic, header.queue_id, header.commit_offset)
-        if connection.unsent_bytes > UNSENT_BYTES_MAX:
+        if not connection.has_room(UNSENT_BYTES_MAX):
             remark = f"{connection.unsent_bytes} bytes of answers wait for the client to read them"
             fields = _fields(0, header.queue_offset, 0, 0)
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)

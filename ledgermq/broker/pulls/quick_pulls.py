@@ -124,7 +124,7 @@ class QuickPulls:
         known, lets_pull = self._known.get(text), self._lets_pull
         if known is None:
             known, lets_pull = self._admitted(connection, frame, text), None
-        if known is None or connection.unsent_bytes > UNSENT_BYTES_MAX:
+        if known is None or not connection.has_room(UNSENT_BYTES_MAX):
             return False
         group, topic, queue, commits_offset, pulled = known
         if queue is None:

@@ -6,11 +6,12 @@ and connection count has a limit; after `stop` nothing is left that the reactor 
 command_protocol.py first.
 """
 
+from ledgermq.protocol.transport.budgets import ReceiveBudget, SendBudget
 from ledgermq.protocol.transport.certificate_watch import LOOK_INTERVAL_MS, CertificateWatch
 from ledgermq.protocol.transport.client import CommandClient
-from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
+from ledgermq.protocol.transport.command_protocol import CommandProtocol
 from ledgermq.protocol.transport.limits import ConnectionLimits
-from ledgermq.protocol.transport.receive_budget import ReceiveBudget
+from ledgermq.protocol.transport.receiver import Receiver
 from ledgermq.protocol.transport.schedule import Schedule
 from ledgermq.protocol.transport.server import CommandServer
 from ledgermq.protocol.transport.turn import TurnOutput
@@ -26,6 +27,7 @@ __all__ = [
     "ReceiveBudget",
     "Receiver",
     "Schedule",
+    "SendBudget",
     "TurnOutput",
     "TurnShares",
     "payer_of",

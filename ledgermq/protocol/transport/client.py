@@ -22,8 +22,9 @@ from ledgermq.protocol.tcp_times import CLIENT_TIMES
 from ledgermq.protocol.tls.engine import TlsEngine
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport.attempts import WatchedEndpoint
-from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
+from ledgermq.protocol.transport.command_protocol import CommandProtocol
 from ledgermq.protocol.transport.limits import ConnectionLimits
+from ledgermq.protocol.transport.receiver import Receiver
 from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
 

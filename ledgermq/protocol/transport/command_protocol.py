@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import random
 from typing import Any, Final
-from typing import Protocol as TypingProtocol
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.protocol import Protocol, connectionDone
@@ -27,15 +26,16 @@ from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.protocol.codes import ONE_WAY_FLAG, RESPONSE_FLAG, ResponseCode
+from ledgermq.protocol.codes import ONE_WAY_FLAG, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode, encode_parts
 from ledgermq.protocol.errors import ConnectionClosedError, LocalProtocolError, RemoteProtocolError
 from ledgermq.protocol.tcp_times import set_tcp_times
+from ledgermq.protocol.transport.budgets import ReceiveBudget, SendBudget
 from ledgermq.protocol.transport.inbox import Inbox
-from ledgermq.protocol.transport.limits import ConnectionLimits
+from ledgermq.protocol.transport.limits import ConnectionLimits, is_over
 from ledgermq.protocol.transport.outbox import Outbox, Part, StreamSocket
 from ledgermq.protocol.transport.read_size import ReadSize
-from ledgermq.protocol.transport.receive_budget import ReceiveBudget
+from ledgermq.protocol.transport.receiver import Receiver
 from ledgermq.protocol.transport.requests import PendingRequests
 from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import Clock, DelayedCall, TurnOutput
@@ -49,26 +49,6 @@ _EAGER_BYTES: Final = 262_144
 _PIECE_FRAMES: Final = 128
 
 _log = Logger()
-
-
-class Receiver(TypingProtocol):
-    """What a connection tells its owner."""
-
-    def connection_made(self, connection: "CommandProtocol") -> None:
-        """The connection is open; called once, before anything else."""
-
-    def commands_received(
-        self, connection: "CommandProtocol", commands: list[RemotingCommand]
-    ) -> int | None:
-        """Requests of the peer, in order; never empty, never answers to own requests.
-
-        Returns:
-            How many were taken from their front, one at least; the others come again in a later
-            turn. None: all. Whoever may need long asks `goes_on` before each but the first.
-        """
-
-    def connection_lost(self, connection: "CommandProtocol", reason: str) -> None:
-        """The connection is gone; called once, after everything else."""
 
 
 class CommandProtocol(Protocol):
@@ -86,6 +66,9 @@ class CommandProtocol(Protocol):
     connected_at = 0.0
     # Whatever the owner keeps for this connection.
     context: Any = None
+    # Twisted holds so many bytes of ours; the budget counted so many that are unsent.
+    _handed_bytes = _counted_bytes = 0
+    _is_blocked = _is_registering = False
 
     def __init__(
         self,
@@ -96,6 +79,7 @@ class CommandProtocol(Protocol):
         output: TurnOutput | None = None,
         shares: TurnShares | None = None,
         budget: ReceiveBudget | None = None,
+        send_budget: SendBudget | None = None,
     ) -> None:
         """Waits for its transport.
 
@@ -106,6 +90,7 @@ class CommandProtocol(Protocol):
             output: shared by the connections of one reactor; None for one of its own.
             shares: the line of those who used their share of a turn; None: there are no shares.
             budget: for what was received and is not worked on; None: nobody counts.
+            send_budget: for what is unsent; None for one of its own.
         """
         self._clock = clock
         self._receiver = receiver
@@ -130,6 +115,7 @@ class CommandProtocol(Protocol):
         self._inbox = Inbox(self._limits, budget)
         self._requests = PendingRequests(clock, self.peer, self._limits.outstanding_max)
         self._outbox = Outbox()
+        self._send_budget = send_budget or SendBudget()
         # The socket when it can be written to directly; None for TLS and for transports of tests.
         self._socket: StreamSocket | None = None
         # The transport, as what it is: Twisted's interface for it lacks most of what is used here.
@@ -140,10 +126,6 @@ class CommandProtocol(Protocol):
         # True before connectionMade and after connectionLost.
         self._is_lost = True
         self._is_flush_due = False
-        # Twisted holds so many bytes of ours.
-        self._handed_bytes = 0
-        self._is_blocked = False
-        self._is_registering = False
         # Reading is paused while the outbox is full or requests wait.
         self._is_full = self._is_reading_paused = False
         self._shares = shares
@@ -183,6 +165,20 @@ class CommandProtocol(Protocol):
         """When the last bytes came in or went out, seconds on the clock."""
         return self._active_at
 
+    @property
+    def drained_at(self) -> float:
+        """When the socket last took something of what it did not take at once, likewise."""
+        return self._drained_at
+
+    def has_room(self, usual: int | None = None) -> bool:
+        """Tells whether something large may be sent: the peer reads, and so do the others.
+
+        Args:
+            usual: bytes that may wait when there is enough for all; None for pause_bytes.
+        """
+        usual = self._limits.pause_bytes if usual is None else usual
+        return self.unsent_bytes <= self._send_budget.pause_bytes(usual)
+
     def goes_on(self) -> bool:
         """Tells whether another request of this connection may be worked on in this turn."""
         if self._share is None:
@@ -191,7 +187,7 @@ class CommandProtocol(Protocol):
             self._is_open
             and self._held_call is None
             and self._clock.seconds() < self._share.end_s
-            and self.unsent_bytes <= self._limits.pause_bytes
+            and self.has_room()
         )
 
     def send(self, command: RemotingCommand) -> None:
@@ -317,6 +313,8 @@ class CommandProtocol(Protocol):
         if self._close_reason is None:
             self._close_reason = reason
         self._outbox.clear()
+        self._handed_bytes = 0
+        self._count_unsent()
         self._inbox.clear(self)
         self._link.abortConnection()
 
@@ -343,20 +341,20 @@ class CommandProtocol(Protocol):
         if self._is_lost:
             return
         if self._is_blocked or not self._is_open:
-            if _is_over(self._drained_at, now_s, limits.drain_timeout_s):
+            if is_over(self._drained_at, now_s, limits.drain_timeout_s):
                 self.abort(f"{self.unsent_bytes} bytes unsent for {limits.drain_timeout_s:g} s")
         elif self._is_reading_paused and not self._inbox.is_dripping:
             # It is this end that keeps the peer waiting.
             self._active_at = now_s
         elif fault := self._inbox.fault_at(now_s):
             self.abort(fault)
-        elif not self._inbox.has_received_frame and _is_over(
+        elif not self._inbox.has_received_frame and is_over(
             self.connected_at, now_s, limits.first_frame_timeout_s
         ):
             self.close(f"no frame in {limits.first_frame_timeout_s:g} s")
-        elif not self.is_trusted and _is_over(self.connected_at, now_s, limits.unknown_timeout_s):
+        elif not self.is_trusted and is_over(self.connected_at, now_s, limits.unknown_timeout_s):
             self.close(f"no request that was let pass in {limits.unknown_timeout_s:g} s")
-        elif _is_over(self._active_at, now_s, limits.idle_timeout_s):
+        elif is_over(self._active_at, now_s, limits.idle_timeout_s):
             self.close(f"idle for {limits.idle_timeout_s:g} s")
 
     # What Twisted calls.
@@ -432,6 +430,7 @@ class CommandProtocol(Protocol):
         self._socket = None
         self._outbox.clear()
         self._handed_bytes = 0
+        self._count_unsent()
         self._inbox.clear(self)
         if self._held_call is not None:
             self._held_call.cancel()
@@ -451,7 +450,8 @@ class CommandProtocol(Protocol):
         self._handed_bytes = 0
         self._link.unregisterProducer()
         self.flush()
-        if self._is_full and self.unsent_bytes < self._limits.pause_bytes // 2:
+        self._count_unsent()
+        if self._is_full and self.has_room(self._limits.pause_bytes // 2):
             self._is_full = False
             self._pause_or_read()
 
@@ -497,7 +497,9 @@ class CommandProtocol(Protocol):
                 taken += quick
                 if quick < len(piece) and (not quick or self.goes_on()):
                     taken += len(piece) - quick
-                    inbox.commands = self._requests_among(self._decoded(piece[quick:]))
+                    commands = self._decoded(piece[quick:])
+                    inbox.commands, unmatched_count = self._requests.take_answers(commands)
+                    self.unmatched_responses_count += unmatched_count
             if inbox.commands and self._is_open:
                 count = self._receiver.commands_received(self, inbox.commands)
                 inbox.commands = [] if count is None else inbox.commands[count:]
@@ -557,15 +559,6 @@ class CommandProtocol(Protocol):
         _log.warn("closing {peer}: bad bytes: {error}", peer=self.peer, error=error)
         self.close(f"bad bytes: {error}")
 
-    def _requests_among(self, commands: list[RemotingCommand]) -> list[RemotingCommand]:
-        """Gives answers to those who wait for them; returns the requests."""
-        requests = [command for command in commands if not command.flag & RESPONSE_FLAG]
-        if len(requests) != len(commands):
-            for command in commands:
-                if command.flag & RESPONSE_FLAG and not self._requests.resolve(command):
-                    self.unmatched_responses_count += 1
-        return requests
-
     def _flush_early(self) -> None:
         """Sends before the turn ends and applies the marks to what is left."""
         self.flush()
@@ -578,9 +571,18 @@ class CommandProtocol(Protocol):
                 limit_bytes=self._limits.unsent_bytes_max,
             )
             self.abort(f"slow peer: {unsent} bytes unsent")
-        elif unsent > self._limits.pause_bytes and not self._is_full:
+            return
+        self._count_unsent()
+        if self._send_budget.used_bytes > self._send_budget.bytes_max:
+            self._send_budget.make_room(self._clock.seconds())
+        if not self._is_full and not self.has_room():
             self._is_full = True
             self._pause_or_read()
+
+    def _count_unsent(self) -> None:
+        before, self._counted_bytes = self._counted_bytes, self.unsent_bytes
+        if before != self._counted_bytes:
+            self._send_budget.note(self, before, self._counted_bytes)
 
     def _hand_over(self) -> None:
         """Gives Twisted the front of the outbox, so that it says when the socket takes more."""
@@ -593,7 +595,3 @@ class CommandProtocol(Protocol):
         self._is_registering = True
         self._link.registerProducer(self, False)
         self._is_registering = False
-
-
-def _is_over(begun_s: float | None, now_s: float, timeout_s: float) -> bool:
-    return begun_s is not None and timeout_s > 0 and now_s - begun_s >= timeout_s

@@ -8,8 +8,8 @@ from typing import Final
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.transport.budgets import Holder, ReceiveBudget
 from ledgermq.protocol.transport.limits import ConnectionLimits
-from ledgermq.protocol.transport.receive_budget import Holder, ReceiveBudget
 
 # A read that brings less of an unfinished frame is a drip, and so many of them are no accident: a
 # length, a header and a body that are written one by one are fewer. A thousand peers that drip at

@@ -44,3 +44,8 @@ class ConnectionLimits:
     def __post_init__(self) -> None:
         assert 0 < self.pause_bytes <= self.unsent_bytes_max
         assert self.outstanding_max > 0
+
+
+def is_over(begun_s: float | None, now_s: float, timeout_s: float) -> bool:
+    """Tells whether a time is over, seconds on the clock; None and 0: there is none."""
+    return begun_s is not None and timeout_s > 0 and now_s - begun_s >= timeout_s

@@ -8,6 +8,7 @@ from math import ceil
 
 from twisted.internet.defer import Deferred
 
+from ledgermq.protocol.codes import RESPONSE_FLAG
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.connection import RequestTable
 from ledgermq.protocol.errors import ConnectionClosedError, RequestTimeoutError
@@ -69,6 +70,17 @@ class PendingRequests:
             return False
         pending.deferred.callback(response)
         return True
+
+    def take_answers(self, commands: list[RemotingCommand]) -> tuple[list[RemotingCommand], int]:
+        """Gives answers to those who wait for them.
+
+        Returns: the requests among the commands, and the number of answers that nobody waits for.
+        """
+        requests = [command for command in commands if not command.flag & RESPONSE_FLAG]
+        if len(requests) == len(commands):
+            return requests, 0
+        answers = [command for command in commands if command.flag & RESPONSE_FLAG]
+        return requests, sum(not self.resolve(answer) for answer in answers)
 
     def fail_all(self, reason: str) -> None:
         """Fails what waits with ConnectionClosedError and leaves no delayed call."""

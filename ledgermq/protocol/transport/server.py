@@ -11,9 +11,10 @@ from twisted.logger import Logger
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.tls.contexts import ServerTls
-from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
+from ledgermq.protocol.transport.budgets import ReceiveBudget, SendBudget
+from ledgermq.protocol.transport.command_protocol import CommandProtocol
 from ledgermq.protocol.transport.limits import ConnectionLimits
-from ledgermq.protocol.transport.receive_budget import ReceiveBudget
+from ledgermq.protocol.transport.receiver import Receiver
 from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
 from ledgermq.protocol.transport.turn_shares import TurnShares
@@ -74,6 +75,7 @@ class CommandServer:
         tls: ServerTls | None = None,
         shares: TurnShares | None = None,
         budget: ReceiveBudget | None = None,
+        send_budget: SendBudget | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -91,7 +93,7 @@ class CommandServer:
             output: shared with other servers and clients on this reactor; None for one of its own.
             tls: lets clients use TLS on the same port; None without.
             shares: shared with other servers whose clients count alike; None for one of its own.
-            budget: shared with others likewise.
+            budget, send_budget: shared with others likewise.
         """
         self._reactor = reactor
         self._receiver = receiver
@@ -109,6 +111,7 @@ class CommandServer:
         self._owns_shares = shares is None
         self._shares = shares or TurnShares(reactor)
         self._budget = budget or ReceiveBudget()
+        self._send_budget = send_budget or SendBudget()
         # Open connections.
         self.connections: set[CommandProtocol] = set()
         # Connections that were refused for a limit.
@@ -176,6 +179,7 @@ class CommandServer:
                 output=self.output,
                 shares=self._shares,
                 budget=self._budget,
+                send_budget=self._send_budget,
             )
         self.refused_count += 1
         if now_s - self._refusal_logged_at >= _REFUSAL_LOG_INTERVAL_S:

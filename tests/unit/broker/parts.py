@@ -69,6 +69,9 @@ class ListConnection:
     def goes_on(self) -> bool:
         return self.is_open
 
+    def has_room(self, usual: int = 8 << 20) -> bool:
+        return self.unsent_bytes <= usual
+
     def take(self) -> list[RemotingCommand]:
         taken, self.commands, self.writes = self.commands, [], []
         return taken

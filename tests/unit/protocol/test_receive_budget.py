@@ -77,7 +77,7 @@ def test_unfinished_frames_share_one_budget_and_a_moving_client_keeps_its_place(
     open_count = sum(wire.protocol.is_open for wire in stalled)
     assert 5 <= open_count <= 10
     assert port.budget.used_bytes == open_count * 3 * MIB
-    lines = [event for event in events if "receiveBudgetBytes" in event["log_format"]]
+    lines = [event for event in events if event.get("key") == "receiveBudgetBytes"]
     # One for the closures of ten seconds.
     assert 1 <= len(lines) <= 7
     for wire in stalled:

@@ -10,11 +10,12 @@ from ledgermq.broker.clients import told_offsets
 from ledgermq.broker.clients.told_offsets import (
     OTHER_FORM_BYTES_MAX,
     TOLD_BYTES_MAX,
-    encode_status,
+    ToldOffsets,
     told_table,
 )
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import MessageQueue, read_queue_map
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 
 _queues = st.builds(
@@ -66,7 +67,10 @@ def test_what_is_too_long_or_no_table_is_refused(body: bytes) -> None:
 
 def test_all_are_told_by_client() -> None:
     table = {MessageQueue("T", "b", 0): 5}
-    status = encode_status({'c"1': told_table(body_of(table)), "c2": b"{}"})
-    assert lenient_json.read(status) == lenient_json.read(
+    told = ToldOffsets()
+    told.add(RemotingCommand(code=0, body=body_of(table)), 'c"1')
+    told.add(RemotingCommand(code=0, body=body_of({})), "c2")
+    told.add(RemotingCommand(code=1, body=body_of(table)), "c3")
+    assert lenient_json.read(told.encode()) == lenient_json.read(
         lenient_json.write({"consumerTable": {'c"1': table, "c2": {}}, "messageQueueTable": {}})
     )
