@@ -67,7 +67,7 @@ class CommandClient:
         reactor: Any,
         host: str,
         port: int,
-        receiver: Receiver | None = None,
+        receiver: Receiver[CommandProtocol] | None = None,
         *,
         connect_timeout_ms: int = 3000,
         back_off: Callable[[int], float] = default_back_off,

@@ -73,7 +73,7 @@ class CommandProtocol(Protocol):
     def __init__(
         self,
         clock: Clock,
-        receiver: Receiver,
+        receiver: "Receiver[CommandProtocol]",
         *,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,

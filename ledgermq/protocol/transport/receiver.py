@@ -1,22 +1,20 @@
 """Receiver: who gets the commands of a connection."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 from ledgermq.protocol.command import RemotingCommand
 
-if TYPE_CHECKING:
-    from ledgermq.protocol.transport.command_protocol import CommandProtocol
+# The connection.
+_C = TypeVar("_C", contravariant=True)
 
 
-class Receiver(Protocol):
+class Receiver(Protocol[_C]):
     """What a connection tells its owner."""
 
-    def connection_made(self, connection: "CommandProtocol") -> None:
+    def connection_made(self, connection: _C) -> None:
         """The connection is open; called once, before anything else."""
 
-    def commands_received(
-        self, connection: "CommandProtocol", commands: list[RemotingCommand]
-    ) -> int | None:
+    def commands_received(self, connection: _C, commands: list[RemotingCommand]) -> int | None:
         """Requests of the peer, in order; never empty, never answers to own requests.
 
         Returns:
@@ -24,5 +22,5 @@ class Receiver(Protocol):
             turn. None: all. Whoever may need long asks `goes_on` before each but the first.
         """
 
-    def connection_lost(self, connection: "CommandProtocol", reason: str) -> None:
+    def connection_lost(self, connection: _C, reason: str) -> None:
         """The connection is gone; called once, after everything else."""

@@ -62,7 +62,7 @@ class CommandServer:
     def __init__(
         self,
         reactor: Any,
-        receiver: Receiver,
+        receiver: Receiver[CommandProtocol],
         host: str,
         port: int,
         *,
