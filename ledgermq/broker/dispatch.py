@@ -63,7 +63,7 @@ SEND_CODES: Final = frozenset(
     )
 )
 # Unsent bytes of one connection above which nothing large is put behind them: its pulls are told to
-# come again, and replies for it are refused.
+# come again, and replies for it and questions to it are refused.
 UNSENT_BYTES_MAX: Final = 8 << 20
 _REMARK_CHARS_MAX: Final = 1024
 

@@ -101,7 +101,8 @@ def test_nobody_is_asked_behind_what_it_has_not_read(program: LiveProgram) -> No
         }
         for _ in range(15):
             asking.ask_later(code.value, THIEF.signed(fields, b"", code.value))
-        refusals = [str(getattr(asking.read(), "remark", "")) for _ in range(12)]
+        # The kernel takes some of it.
+        refusals = [str(getattr(asking.read(), "remark", "")) for _ in range(10)]
         assert all("slow@1 has" in one and "too slowly to be asked" in one for one in refusals)
         # What it was asked is there for it to read, and its connection as well.
         asked = [slow.read() for _ in range(2)]

@@ -15,7 +15,7 @@ from ledgermq.broker.clients.client_table import Client, ClientTable, ConsumerGr
 from ledgermq.broker.clients.told_offsets import ToldOffsets
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.dispatch import UNSENT_BYTES_MAX, Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers
@@ -41,8 +41,6 @@ from ledgermq.state.errors import (
 
 _CLIENT_ANSWER_MS: Final = 10_000
 _STATUS_ANSWER_MS: Final = 5000
-# What a member may have unread and is asked all the same: whoever asks is not who pays for it.
-QUESTION_BYTES_MAX: Final = 256 << 10
 # Members that are asked between two looks at the clock, some ten microseconds each.
 _ASKED_A_PIECE: Final = 8
 # Ordinals of the client versions that brought these requests.
@@ -106,7 +104,7 @@ class ForwardingProcessor:
         if member is None:
             raise InvalidRequestError(f"The Consumer <{group_name}> <{client_id}> not online")
         connection, client = member
-        _check_reads(connection, client)
+        _check_reads(connection, client, len(body))
         if client.version < _VERSION_3_1_8:
             raise InvalidRequestError(
                 f"The Consumer <{group_name}> <{client_id}> has version {client.version}, too low"
@@ -272,7 +270,7 @@ class ForwardingProcessor:
                 continue
             if number % _ASKED_A_PIECE == _ASKED_A_PIECE - 1:
                 yield
-            if not member.has_room(QUESTION_BYTES_MAX):
+            if not member.has_room(UNSENT_BYTES_MAX):
                 continue
             question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
             answered = member.request(question, _STATUS_ANSWER_MS)
@@ -295,12 +293,14 @@ def _members(group: ConsumerGroup | None) -> list[tuple[CommandProtocol, Client]
     return members
 
 
-def _check_reads(member: CommandProtocol, client: Client) -> None:
-    """Refuses to put anything behind what a member has not read: nobody fills its connection."""
-    if not member.has_room(QUESTION_BYTES_MAX):
+def _check_reads(member: CommandProtocol, client: Client, body_bytes: int = 0) -> None:
+    """Refuses to put more behind what a member has not read: whoever asks is not who pays for it,
+    with memory of the broker and with the connection of the member.
+    """
+    if not member.has_room(UNSENT_BYTES_MAX - body_bytes):
         raise InvalidRequestError(
-            f"the consumer {client.client_id} has {member.unsent_bytes} bytes unread, allowed are"
-            f" {QUESTION_BYTES_MAX}: it reads too slowly to be asked"
+            f"the consumer {client.client_id} has {member.unsent_bytes} bytes unread and would have"
+            f" {body_bytes} more, allowed are {UNSENT_BYTES_MAX}: it reads too slowly to be asked"
         )
 
 
