@@ -21,6 +21,7 @@ from ledgermq.cli.replica_compare import compare_replicas
 from ledgermq.cli.store_check import StoreReport, check_store
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk, find_stores
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.plain_text import escaped, escaped_lines
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import decode_record, decode_record_head
 
@@ -161,7 +162,7 @@ def _verify(
         if len(reports) > 1:
             outcome = "identical" if end > start else "nothing that all have committed"
             print(f"replicas compared over positions {start}..{end}: ", end="")
-            print("\n".join(differences) or outcome)
+            print(escaped_lines("\n".join(differences) or outcome))
         print("good" if is_good else "DEFECTS FOUND")
     return 0 if is_good else fail("the store has defects")
 
@@ -194,9 +195,9 @@ def _print_report(report: StoreReport) -> None:
 
 def _print_findings(report: StoreReport) -> None:
     for text in report.notes:
-        print(f"  note: {text}")
+        print(f"  note: {escaped(text)}")
     for text in report.defects:
-        print(f"  DEFECT: {text}")
+        print(f"  DEFECT: {escaped(text)}")
     if report.defect_count > len(report.defects):
         print(f"  and {report.defect_count - len(report.defects)} more defects")
 
@@ -239,4 +240,4 @@ def _count(records: Iterable[bytes]) -> dict[str, list[int]]:
 
 def _print_counts(topics: dict[str, list[int]]) -> None:
     for topic, (count, size) in sorted(topics.items()):
-        print(f"  {topic:<40} {count:>12} records {size:>16} bytes")
+        print(f"  {escaped(topic):<40} {count:>12} records {size:>16} bytes")

@@ -30,6 +30,7 @@ from ledgermq.cli.progress import Progress
 from ledgermq.commitlog import CommitLogError, StoreLock
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.store import RealFileSystem
+from ledgermq.protocol.plain_text import escaped
 from ledgermq.protocol.properties_file import parse_properties_file
 from ledgermq.state.errors import BrokerError
 
@@ -101,7 +102,7 @@ def _convert(options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1))
         return 0
     for note in report.notes:
-        print(f"note: {note}")
+        print(f"note: {escaped(note)}")
     print(
         f"{target_root}: {report.records:,} records ({report.size_bytes / _MB:,.1f} MB) of the"
         f" {source.kind} store {source.root} are a {options.to} store now; {report.messages:,}"

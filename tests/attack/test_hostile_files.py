@@ -193,3 +193,19 @@ def test_bytes_changed_at_random_never_break_a_tool(
         "store", "convert", tmp_path / "store-1", tmp_path / "ledger", "--to", "ledger", *SMALL
     )
     assert found.code in (0, 1) and "Traceback" not in found.errors, found
+
+
+def test_names_in_a_log_do_nothing_to_the_terminal_that_shows_them(
+    good_plain: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(good_plain, tmp_path / "plain")
+    for path in (root / "commitlog").iterdir():
+        path.write_bytes(path.read_bytes().replace(b"\x06Orders", b"\x06\x1b[2J\x07\n"))
+    for words in (("log", "stat"), ("log", "verify"), ("log", "dump", "--count", "3")):
+        found = run_bounded(*words, root)
+        assert found.code in (0, 1)
+        assert not {"\x1b", "\x07"} & set(found.output + found.errors), (words, found)
+        assert words[1] != "stat" or "\\x1b[2J" in found.output
+    words = ("store", "convert", root, tmp_path / "ledger", "--to", "ledger", *SMALL)
+    found = run_bounded(*words)
+    assert "\x1b" not in found.output + found.errors and "Traceback" not in found.errors
