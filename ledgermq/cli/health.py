@@ -22,6 +22,7 @@ from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.config.http_keys import HTTP_KEYS
 from ledgermq.cli.environment import settings_of
 from ledgermq.cli.failure import fail
+from ledgermq.protocol.plain_text import escaped_lines
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, read_tls_file
 from ledgermq.state.errors import ConfigError
 
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         return 0 if status == 200 else 1
     if status != 200:
         return fail(f"{options.question}: {text.strip()}")
-    print(text.strip())
+    print(escaped_lines(text.strip()))
     return 0
 
 
