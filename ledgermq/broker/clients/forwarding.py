@@ -5,6 +5,7 @@ The broker finds the consumer by group and client id, asks it on its own connect
 answer back as it is. Source: `Broker2Client.java`, `AdminBrokerProcessor.java`.
 """
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any, Final, Protocol
 
@@ -41,7 +42,7 @@ from ledgermq.state.errors import (
 
 _CLIENT_ANSWER_MS: Final = 10_000
 _STATUS_ANSWER_MS: Final = 5000
-# Members that are asked between two looks at the clock, some ten microseconds each.
+# Members that are asked or told between two looks at the clock, some ten microseconds each.
 _ASKED_A_PIECE: Final = 8
 # Ordinals of the client versions that brought these requests.
 _VERSION_3_0_7: Final = 28
@@ -167,7 +168,7 @@ class ForwardingProcessor:
             )
         _check_members(members)
         body = ResetOffsetBody(table)
-        _tell_members(members, header, body)
+        yield from _tell_members(members, header, body)
         return command.response(ResponseCode.SUCCESS, body=body.encode())
 
     def _reset_queue(
@@ -204,8 +205,8 @@ class ForwardingProcessor:
             lambda done: self._state.commits.commit(group, topic.name, queue_id, wanted, done),
             body.encode(),
         )
-        # A member that is not told would commit its own place again.
-        _tell_members(members, header, body)
+        # A member that is not told would commit its own place again. One queue is told at once.
+        deque(_tell_members(members, header, body), maxlen=0)
         return answer
 
     def _offsets_at(
@@ -318,10 +319,10 @@ def _tell_members(
     members: Sequence[tuple[CommandProtocol, Client]],
     header: ResetOffsetRequestHeader,
     body: ResetOffsetBody,
-) -> None:
-    """Has the members of a group take other offsets (220)."""
+) -> Generator[None, None, None]:
+    """Has the members of a group take other offsets (220), some of them a piece."""
     usual, for_cpp = body.encode(), body.encode_list()
-    for member, client in members:
+    for number, (member, client) in enumerate(members, 1):
         notice = RemotingCommand.request(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
             header,
@@ -329,3 +330,5 @@ def _tell_members(
             one_way=True,
         )
         member.send_one_way(notice)
+        if number % _ASKED_A_PIECE == 0:
+            yield
