@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.properties import format_properties
 from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from tests.attack.closed_broker import ROOT, SHOP, THIEF, ask, beat, closed_broker
+from tests.attack.closed_broker import ROOT, SHOP, THIEF, ask, beat
 from tests.e2e.wire_client import (
     WireClient,
     end_fields,
@@ -31,24 +30,6 @@ DEAD = "%DLQ%shared-readers"
 KEEPER = Credentials(access_key="keeper-app", secret_key="secret-of-keeper")
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 _MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
-    with closed_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running.wait_until_serving()
-
-
-@pytest.fixture
-def shop(program: LiveProgram) -> Iterator[WireClient]:
-    with WireClient(program.address, timeout_s=30.0) as client:
-        yield client
-
-
-@pytest.fixture
-def thief(program: LiveProgram) -> Iterator[WireClient]:
-    with WireClient(program.address, timeout_s=30.0) as client:
-        yield client
 
 
 def test_half_message_of_another_account_is_not_ended(shop: WireClient, thief: WireClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,6 @@ RUNNING_INFO = RequestCode.GET_CONSUMER_RUNNING_INFO.value
 GROUP = "shared-readers"
 # The values of fields that make an account an admin, in the order of their names.
 CLIENT_ID = "thief-app" + "true" + "secret-of-thief"
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
-    with closed_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running.wait_until_serving()
 
 
 def handed_on(program: LiveProgram, who: Credentials, client_id: str) -> RemotingCommand:

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.properties import format_properties
 from ledgermq.protocol.signature import Credentials
-from tests.attack.closed_broker import SHOP, THIEF, ask, beat, closed_broker
+from tests.attack.closed_broker import SHOP, THIEF, ask, beat
 from tests.e2e.wire_client import WireClient, send_fields
 from tests.processes import LiveProgram
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
-    with closed_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running.wait_until_serving()
-
-
-@pytest.fixture
-def shop(program: LiveProgram) -> Iterator[WireClient]:
-    with WireClient(program.address) as client:
-        yield client
-
-
-@pytest.fixture
-def thief(program: LiveProgram) -> Iterator[WireClient]:
-    with WireClient(program.address) as client:
-        yield client
 
 
 def test_foreign_client_id_takes_no_replies(

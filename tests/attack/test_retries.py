@@ -10,18 +10,12 @@ from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.properties import decode_properties, format_properties
 from ledgermq.protocol.record import decode_record
-from tests.attack.closed_broker import ROOT, SHOP, THIEF, ask, closed_broker
+from tests.attack.closed_broker import ROOT, SHOP, THIEF, ask
 from tests.e2e.wire_client import WireClient, pull_fields, send_fields
 from tests.processes import LiveProgram
 
 GROUP = "shared-readers"
 FORGED = format_properties({"RETRY_TOPIC": "orders", "UNIQ_KEY": "F0"})
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
-    with closed_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running.wait_until_serving()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ transactions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,28 +17,9 @@ from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.attack.closed_broker import ROOT, SHOP, THIEF, ask, beat, closed_broker
 from tests.e2e.wire_client import WireClient, end_fields, half_fields, pull_fields, send_fields
-from tests.processes import LiveProgram
 
 # Half messages are asked about soon.
-SOON = ("transactionCheckInterval=200", "transactionTimeOut=200", "transactionCheckMax=100")
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
-    with closed_broker(tmp_path_factory.mktemp("broker"), *SOON) as running:
-        yield running.wait_until_serving()
-
-
-@pytest.fixture
-def shop(program: LiveProgram) -> Iterator[WireClient]:
-    with WireClient(program.address, timeout_s=30.0) as client:
-        yield client
-
-
-@pytest.fixture
-def thief(program: LiveProgram) -> Iterator[WireClient]:
-    with WireClient(program.address, timeout_s=30.0) as client:
-        yield client
+SETTINGS = ("transactionCheckInterval=200", "transactionTimeOut=200", "transactionCheckMax=100")
 
 
 def send_half(
@@ -124,10 +104,10 @@ def test_question_follows_the_account_over_a_restart(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("restarted")
-    with closed_broker(folder, *SOON) as running:
+    with closed_broker(folder, *SETTINGS) as running:
         with WireClient(running.wait_until_serving().address) as client:
             send_half(client, SHOP, "orders")
-    with closed_broker(folder, *SOON) as running:
+    with closed_broker(folder, *SETTINGS) as running:
         address = running.wait_until_serving().address
         with WireClient(address, 30.0) as thief, WireClient(address, 30.0) as shop:
             assert beat(thief, THIEF, "thief@1", producers=("shop-tellers",)).code == 0

@@ -24,7 +24,7 @@ from ledgermq.state.errors import IllegalMessageError
 
 # Topics of copies: nothing of these goes into light queues.
 _COPIED_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-# What is not stored of the properties that a client sends.
+# What is not stored of it: marks like WAIT, some tens of characters; more is borne.
 _TAKEN_OUT_MAX: Final = 1024
 
 
