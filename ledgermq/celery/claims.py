@@ -31,8 +31,16 @@ from ledgermq.celery.foreign import read_object
 # Messages that members work on, of one queue. Beyond it nobody is given more: a snapshot of so many
 # fits into a message.
 HELD_MAX: Final = 100_000
-# Offsets in one event.
+# Offsets in one event, and names of members that are gone.
 OFFSETS_MAX: Final = 1_000
+# Messages that one event takes, however much room there is.
+TAKE_MAX: Final = 256
+# Members of one queue; further ones are not heard until some are gone.
+OWNERS_MAX: Final = 10_000
+# Ours have 32 characters. Whatever is beyond these bounds no member says: it is void.
+_OWNER_CHARS_MAX: Final = 64
+_NUMBER_MAX: Final = (1 << 63) - 1
+_ENTRY_BYTES_MAX: Final = 4 << 20
 _NOBODY: Final = ""
 
 
@@ -93,33 +101,55 @@ class Snapshot:
 
 def decode_entry(body: bytes) -> Event | Snapshot | None:
     """Returns what a message of the log says; None when it is none of ours."""
+    if len(body) > _ENTRY_BYTES_MAX:
+        return None
     try:
         fields = read_object(body)
         if "at" in fields:
-            names = [str(owner) for owner, _ in fields["owners"]]
+            owners = _some(fields["owners"], OWNERS_MAX)
+            names = [_owner(owner) for owner, _ in owners]
             return Snapshot(
                 is_reset=bool(fields["reset"]),
-                log_offset=int(fields["at"]),
-                next_offset=int(fields["next"]),
+                log_offset=_number(fields["at"]),
+                next_offset=_number(fields["next"]),
                 held=tuple(
-                    (int(offset), names[place] if place >= 0 else _NOBODY, int(times))
-                    for offset, place, times in fields["held"]
+                    (_number(offset), names[place] if place >= 0 else _NOBODY, _number(times))
+                    for offset, place, times in _some(fields["held"], HELD_MAX)
                 ),
-                owners={str(owner): int(number) for owner, number in fields["owners"]},
+                owners={owner: _number(number) for owner, number in owners},
             )
         return Event(
-            owner=str(fields["o"]),
-            number=int(fields["n"]),
-            done=tuple(map(int, fields.get("d", ()))),
-            free=tuple(map(int, fields.get("f", ()))),
-            gone=tuple(map(str, fields.get("g", ()))),
-            purge=int(fields.get("p", 0)),
+            owner=_owner(fields["o"]),
+            number=_number(fields["n"]),
+            done=tuple(map(_number, _some(fields.get("d", ()), OFFSETS_MAX))),
+            free=tuple(map(_number, _some(fields.get("f", ()), OFFSETS_MAX))),
+            gone=tuple(map(_owner, _some(fields.get("g", ()), OFFSETS_MAX))),
+            purge=_number(fields.get("p", 0)),
             is_bye=bool(fields.get("b", 0)),
-            take=int(fields.get("t", 0)),
-            end=int(fields.get("e", 0)),
+            take=_number(fields.get("t", 0), TAKE_MAX),
+            end=_number(fields.get("e", 0)),
         )
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
         return None
+
+
+def _some(values: Any, count_max: int) -> Any:
+    if len(values) > count_max:
+        raise ValueError(f"{len(values)} values, allowed are {count_max}")
+    return values
+
+
+def _number(value: Any, most: int = _NUMBER_MAX) -> int:
+    number = int(value)
+    if not 0 <= number <= most:
+        raise ValueError(f"{number} is not from 0 to {most}")
+    return number
+
+
+def _owner(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= _OWNER_CHARS_MAX:
+        raise ValueError("this is no name of a member")
+    return value
 
 
 @dataclass(slots=True)
@@ -201,11 +231,14 @@ class Claims:
         """Takes the next event of the log.
 
         Returns:
-            What its writer has now; None when the event is void: told before, or of a member that
-            was declared gone.
+            What its writer has now; None when the event is void: told before, of a member that
+            was declared gone, or of one too many.
         """
         last = self.owners.get(event.owner, 0)
-        if event.number <= last or (event.owner not in self.owners and event.number != 1):
+        is_new = event.owner not in self.owners
+        if event.number <= last or (is_new and event.number != 1):
+            return None
+        if is_new and len(self.owners) >= OWNERS_MAX:
             return None
         self.owners[event.owner] = event.number
         given = Given()

@@ -52,13 +52,19 @@ def check_task(raw: dict[str, Any]) -> None:
         raise ValueError("headers is no object")
     if body is not None and not isinstance(body, str):
         raise ValueError("body is no text")
+    for name in ("content-type", "content-encoding"):
+        if not isinstance(raw.get(name), str | None):
+            raise ValueError(f"{name} is no text")
+    if not isinstance((headers or {}).get("task"), str | None):
+        raise ValueError("the name of the task is no text")
     encoding = properties.get("body_encoding")
     if encoding is not None and encoding not in ("base64", "utf-8"):
         raise ValueError(f"body_encoding is {str(encoding)[:64]!r}, allowed are base64 and utf-8")
     kind = (headers or {}).get("compression")
     unpack = _UNPACKERS.get(kind) if isinstance(kind, str) else None
-    if body and unpack is not None:
-        packed = b64decode(body) if encoding == "base64" else body.encode()
+    # Also where nothing is packed: what is not of that encoding is a ValueError here.
+    packed = b64decode(body or "") if encoding == "base64" else (body or "").encode()
+    if packed and unpack is not None:
         count = len(unpack(packed, BODY_BYTES_MAX + 1))
         if count > BODY_BYTES_MAX:
             raise ValueError(f"the body has more than {BODY_BYTES_MAX} bytes when it is unpacked")
@@ -72,17 +78,29 @@ def _zlib(packed: bytes, bytes_max: int) -> bytes:
 
 
 def _bz2(packed: bytes, bytes_max: int) -> bytes:
+    unpacker = bz2.BZ2Decompressor()
     try:
-        return bz2.BZ2Decompressor().decompress(packed, bytes_max)
+        plain = unpacker.decompress(packed, bytes_max)
     except OSError as error:
         raise ValueError(str(error)) from error
+    _check_alone(unpacker)
+    return plain
 
 
 def _lzma(packed: bytes, bytes_max: int) -> bytes:
+    unpacker = lzma.LZMADecompressor(memlimit=bytes_max)
     try:
-        return lzma.LZMADecompressor(memlimit=bytes_max).decompress(packed, bytes_max)
+        plain = unpacker.decompress(packed, bytes_max)
     except (lzma.LZMAError, EOFError) as error:
         raise ValueError(str(error)) from error
+    _check_alone(unpacker)
+    return plain
+
+
+def _check_alone(unpacker: bz2.BZ2Decompressor | lzma.LZMADecompressor) -> None:
+    """Checks that nothing stands behind the first stream: kombu would unpack that, too."""
+    if unpacker.eof and unpacker.unused_data:
+        raise ValueError("the body is packed in more than one piece")
 
 
 # By kombu's names of compressions; those that a user registers are that user's.

@@ -25,13 +25,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from ledgermq.celery.claims import HELD_MAX, OFFSETS_MAX, Claims, Event, Given
+from ledgermq.celery.claims import HELD_MAX, OFFSETS_MAX, TAKE_MAX, Claims, Event, Given
 from ledgermq.celery.claims_log import ClaimsLog, Requests
 from ledgermq.client import ClientError, MessageQueue, PullResult, PullStatus, ReceivedMessage
 from ledgermq.client.endless import keep_going, tell_failure
 
-# Messages wanted at a time, however much room there is.
-_TAKE_MAX: Final = 256
 # Events after which a snapshot is written; seconds after which one is written when there were any,
 # well below the time that brokers keep messages.
 _SNAPSHOT_EVENTS: Final = 256
@@ -381,12 +379,12 @@ class Lane:
         """Returns the next event, None when there is nothing to say."""
         done = self._cut(self._done)
         free = self._cut(self._free)
-        gone = tuple(sorted(self._gone))
+        gone = tuple(sorted(self._gone)[:OFFSETS_MAX])
         purge = self._purge if self._purge is not None and not self._purge.number else None
         is_bye = self._is_leaving and not self._done and not self._free
         takers: list[tuple[Taker, int]] = []
         if self._asked is None and not self._is_leaving and self.claims.has_work(self._end):
-            left = _TAKE_MAX
+            left = TAKE_MAX
             for taker in self._takers:
                 if (count := min(taker.room(), left)) > 0:
                     taker.reserve(count)
@@ -396,7 +394,7 @@ class Lane:
             return None
         self._number += 1
         self._beats = False
-        self._gone.clear()
+        self._gone.difference_update(gone)
         if purge is not None:
             purge.number = self._number
         if takers:

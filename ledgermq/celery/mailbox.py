@@ -7,12 +7,12 @@ process dies. Messages are not shared: two processes that declare one such queue
 """
 
 import asyncio
-import json
 import logging
 from collections import deque
 from typing import Final, Protocol
 
 from ledgermq.celery.bindings import DIRECT, Binding
+from ledgermq.celery.foreign import read_object
 from ledgermq.celery.lane import Taker
 from ledgermq.celery.names import mail_tag
 from ledgermq.client import ClientError, MessageQueue, PullResult, PullStatus, ReceivedMessage
@@ -177,11 +177,13 @@ class Mailbox:
 
     def _is_mine(self, message: ReceivedMessage) -> bool:
         try:
-            info = json.loads(message.body)["properties"]["delivery_info"]
-            exchange, key = info["exchange"], info["routing_key"]
+            info = read_object(message.body)["properties"]["delivery_info"]
+            exchange, key = info["exchange"] or "", info["routing_key"] or ""
         except (ValueError, KeyError, TypeError, RemoteProtocolError):
             return False
-        return any(one.wants(exchange or "", key or "") for one in self._bindings)
+        if not isinstance(exchange, str) or not isinstance(key, str):
+            return False
+        return any(one.wants(exchange, key) for one in self._bindings)
 
     def _deal(self) -> None:
         for taker in self._takers:

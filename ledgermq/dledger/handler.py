@@ -217,7 +217,10 @@ class EntryHandler:
         if index <= follower.verified_index:
             follower.verified_index = commit_index
         if index - 1 > min(follower.verified_index, log.last_index):
-            # The log before the entry is not known to be the leader's: begin anew with the entry.
+            # The log before the entry is not known to be the leader's: begin anew with the entry,
+            # where it can stand: what was there is gone afterwards.
+            if not log.has_room(entry):
+                return DLedgerCode.INCONSISTENT_STATE if from_java else DLedgerCode.DISK_ERROR
             log.reset(index, entry.position)
         elif log.fits(entry):
             if index <= log.last_index:

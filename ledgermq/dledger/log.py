@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ledgermq.dledger.entry import (
+    BLANK_BYTES_MIN,
     HEAD_BYTES,
     EntryCodec,
     EntryId,
@@ -122,13 +123,22 @@ class RaftLog:
         return head.position + head.size
 
     def fits(self, entries: EntrySlice) -> bool:
-        """Tell whether a run could stand behind the entry before it: by term, and by place."""
+        """Tell whether a run could stand behind the entry before it: by term, and by place, all of
+        it in one segment.
+        """
         index = entries.first_index
         if index > self.first_index and self.term_at(index - 1) > entries.first_term:
             return False
         size = entries.starts[1] if entries.count > 1 else len(entries.data)
         end = self.end_before(index)
-        return entries.position == place(end, size, self._store.segment_bytes)
+        is_next = entries.position == place(end, size, self._store.segment_bytes)
+        return is_next and self.has_room(entries)
+
+    def has_room(self, entries: EntrySlice) -> bool:
+        """Tell whether a run ends in the segment in which it begins, with room for a blank."""
+        segment_bytes = self._store.segment_bytes
+        rest = segment_bytes - entries.position % segment_bytes
+        return entries.end_position - entries.position + BLANK_BYTES_MIN <= rest
 
     def holds(self, entry: EntrySlice) -> bool:
         """Tell whether the log has exactly this one entry (DLedgerEntry.equals)."""

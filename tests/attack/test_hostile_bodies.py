@@ -11,7 +11,7 @@ import json
 import lzma
 import tracemalloc
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -133,6 +133,29 @@ def test_bomb_in_a_task_is_refused_before_kombu_unpacks_it(name: str) -> None:
 def test_task_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         check_task(task(b"body", **change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"body": "a"},
+        {"body": "\ud800", "properties": {"delivery_info": {}, "body_encoding": "utf-8"}},
+        {"content-type": [1]},
+        {"content-encoding": {}},
+        {"headers": {"task": [1]}},
+    ],
+)
+def test_task_that_kombu_or_celery_could_not_read_is_refused_before(change: dict[str, Any]) -> None:
+    """What ended one worker is given to the next one."""
+    with pytest.raises(ValueError):
+        check_task(task(b"body", **change))
+
+
+@pytest.mark.parametrize(("name", "pack"), [("bzip2", bz2.compress), ("xz", lzma.compress)])
+def test_bomb_behind_a_first_piece_is_refused(name: str, pack: Callable[[bytes], bytes]) -> None:
+    """kombu unpacks all pieces: 201 bytes became 140 MiB."""
+    with pytest.raises(ValueError, match="more than one piece"):
+        check_task(task(pack(b"x") + pack(bytes(BODY_BYTES_MAX + MIB)), name))
 
 
 def test_text_nested_without_end_is_no_object_and_ends_no_worker() -> None:

@@ -194,11 +194,15 @@ def _boolean(value: Any) -> bool:
     return value
 
 
+_DECIMAL_DIGITS_MAX: Final = 76
+
+
 def _decimal(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise TypeError
     found = Decimal(value)
-    if not found.is_finite():
+    # No decimal of Spark has more digits, and with a billion of them each step takes a second.
+    if not found.is_finite() or abs(found.adjusted()) > _DECIMAL_DIGITS_MAX:
         raise ValueError
     return found
 

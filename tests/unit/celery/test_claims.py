@@ -1,5 +1,6 @@
 """Claims: the state that all members compute from the log of a shared queue."""
 
+import json
 import random
 from typing import Any
 
@@ -207,3 +208,52 @@ def test_any_history_gives_each_message_to_one_and_forgets_none() -> None:
         assert restored.snapshot(0) == log.claims.snapshot(0), seed
         everything = log.say("z", take=10_000, end=end).offsets
         assert done | owner_of.keys() | set(everything) == set(range(end)), seed
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"o": ""},
+        {"o": "o" * 65},
+        {"o": 7},
+        {"t": 257},
+        {"t": -1},
+        {"e": 1 << 63},
+        {"d": [-1]},
+        {"d": [0] * 1001},
+        {"f": [0] * 1001},
+        {"g": ["o" * 65]},
+        {"g": ["x"] * 1001},
+        {"n": -1},
+    ],
+)
+def test_an_event_that_no_member_writes_is_void(fields: dict[str, Any]) -> None:
+    """A name of megabytes stopped all writers, an empty one made readers disagree."""
+    event = {"o": "a" * 32, "n": 1, "t": 1, "e": 1}
+    assert decode_entry(json.dumps(event).encode()) is not None
+    assert decode_entry(json.dumps({**event, **fields}).encode()) is None
+
+
+def test_an_entry_longer_than_a_message_is_not_looked_into() -> None:
+    assert decode_entry(b'{"o":"a","n":1}' + b" " * (4 << 20)) is None
+
+
+def test_a_snapshot_that_no_member_writes_is_void() -> None:
+    log = Log()
+    log.say("a", take=2, end=3)
+    fields = json.loads(log.claims.snapshot(1).encode())
+    assert isinstance(decode_entry(json.dumps(fields).encode()), Snapshot)
+    for change in ({"next": 1 << 63}, {"at": -1}, {"owners": [["", 1]]}, {"held": [[-1, 0, 1]]}):
+        assert decode_entry(json.dumps({**fields, **change}).encode()) is None
+
+
+def test_members_beyond_what_a_queue_may_have_are_not_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "OWNERS_MAX", 2)
+    log = Log()
+    log.say("a", take=1, end=9)
+    log.say("b", take=1, end=9)
+    assert log.claims.apply(Event(owner="c", number=1, take=1, end=9)) is None
+    log.say("a", gone=("b",))
+    assert log.say("c", take=1, end=9).offsets == [1]

@@ -4,8 +4,10 @@ import pytest
 
 from ledgermq.dledger.entry import EntryId, EntrySlice
 from ledgermq.dledger.errors import BrokenInvariantError
-from ledgermq.dledger.messages import CompareRequest, PeerDialect, PushResponse
+from ledgermq.dledger.messages import CompareRequest, DLedgerCode, PeerDialect, PushResponse
 from tests.unit.dledger.lab import (
+    CODEC,
+    SEGMENT_BYTES,
     Lab,
     append,
     beat,
@@ -279,3 +281,39 @@ def test_java_leader_that_led_the_term_before_its_restart_is_compared_again() ->
     assert only_push_response(lab.take(request)).code == 406
     assert only_push_response(lab.take(truncate(1, other[0]))).code == 200
     assert lab.disk.read(0, 1).same_as(other[0])
+
+
+@pytest.mark.parametrize(
+    ("position", "size"),
+    [(3 * SEGMENT_BYTES - 20, 100), (3 * SEGMENT_BYTES, SEGMENT_BYTES)],
+    ids=["crossing", "large"],
+)
+def test_a_log_is_not_begun_anew_with_an_entry_that_cannot_stand_there(
+    position: int, size: int
+) -> None:
+    """It was emptied first, of what is committed as well, and then the entry was refused."""
+    lab = follower([1, 1, 1], 1, checkpoint=2)
+    entry = encoded(1, size, first_index=100, position=position, previous_chain_crc=0)
+    response = only_push_response(lab.take(truncate(2, entry)))
+    assert response.code == DLedgerCode.DISK_ERROR
+    assert terms_of(lab) == [1, 1, 1] and lab.disk.first_index == 0
+
+
+def test_a_run_beyond_the_end_of_its_segment_is_refused() -> None:
+    """It was taken, and could not be written: the member stopped."""
+    lab = follower([1, 1, 1], 2, checkpoint=2)
+    behind = {
+        "first_index": 3,
+        "position": lab.disk.end_position,
+        "previous_chain_crc": lab.disk.last_chain_crc,
+    }
+    crossing = append(2, encoded(3, 1800, **behind), EntryId(1, 2))
+    assert only_push_response(lab.take(crossing)).code == DLedgerCode.DISK_ERROR
+    assert terms_of(lab) == [1, 1, 1]
+    fitting = append(2, encoded(2, 1800, **behind), EntryId(1, 2))
+    assert only_push_response(lab.take(fitting)).code == DLedgerCode.SUCCESS
+    assert terms_of(lab) == [1, 1, 1, 2, 2]
+
+
+def encoded(count: int, size: int, **where: int) -> EntrySlice:
+    return CODEC.encode([b"x" * size] * count, term=2, **where)
