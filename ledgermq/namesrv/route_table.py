@@ -320,16 +320,16 @@ class RouteTable:
     def refresh(
         self, broker_addr: str, version: DataVersion, registrant: Registrant, now_ms: float
     ) -> DataVersion | None:
-        """QUERY_DATA_VERSION: an equal version counts as a sign of life, but not from another
-        account.
+        """QUERY_DATA_VERSION: an equal version counts as a sign of life.
 
         Returns:
-            The version known for this address; None when it is not registered.
+            The version known for this address; None when it is not registered, or by another
+            account: what is there is not for this one.
         """
         live = self._live.get(broker_addr)
-        if live is None:
+        if live is None or live.registrant.account != registrant.account:
             return None
-        if live.data_version == version and live.registrant.account == registrant.account:
+        if live.data_version == version:
             live.seen_ms = now_ms
         return live.data_version
 

@@ -42,6 +42,8 @@ class TopicQueues:
         self._topics: dict[str, dict[str, QueueData]] = {}
         # By broker name.
         self._brought: dict[str, _Brought] = {}
+        # Topics that have, or had since they are here, a unit flag at some broker name.
+        self._flagged: set[str] = set()
         # Entries by the key of a registrant.
         self._counts: dict[str, int] = {}
         self._count = 0
@@ -90,6 +92,8 @@ class TopicQueues:
                 topic_sys_flag=config.topic_sys_flag,
             )
             brought.topics.add(topic)
+            if config.topic_sys_flag & (UNIT_FLAG | UNIT_SUB_FLAG):
+                self._flagged.add(topic)
         self._add(brought.key, len(brought.topics) - before)
 
     def drop_broker(self, broker_name: str) -> None:
@@ -136,19 +140,22 @@ class TopicQueues:
 
     def names_with(self, broker_names: set[str]) -> list[str]:
         """Topics that one of some broker names has, sorted."""
-        if not broker_names:
-            return []
-        return sorted(t for t, queues in self._topics.items() if broker_names & queues.keys())
+        found: set[str] = set()
+        for broker_name in broker_names:
+            if (brought := self._brought.get(broker_name)) is not None:
+                found |= brought.topics
+        return sorted(found)
 
     def names_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
         """Topics whose unit flags are as asked (None: either), sorted."""
         found = []
-        for topic, queues in sorted(self._topics.items()):
-            flags = next(iter(queues.values())).topic_sys_flag
+        # Few topics have any of them, and whoever asks wants one that has.
+        for topic in self._flagged if unit or unit_sub else self._topics:
+            flags = next(iter(self._topics[topic].values())).topic_sys_flag
             is_unit, is_sub = bool(flags & UNIT_FLAG), bool(flags & UNIT_SUB_FLAG)
             if unit in (None, is_unit) and unit_sub in (None, is_sub):
                 found.append(topic)
-        return found
+        return sorted(found)
 
     def _add(self, key: str, count: int) -> None:
         self._count += count
@@ -163,3 +170,4 @@ class TopicQueues:
         del queues[broker_name]
         if not queues:
             del self._topics[topic]
+            self._flagged.discard(topic)

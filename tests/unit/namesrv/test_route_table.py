@@ -276,7 +276,7 @@ def test_a_name_is_free_when_all_of_its_holder_is_gone(leaves: str) -> None:
 def test_a_sign_of_life_of_another_account_is_none() -> None:
     table = make_table()
     table.register(told(), SHOP, owner=1)
-    assert table.refresh(MASTER, DataVersion(7, 1), OTHER, 900) == DataVersion(7, 1)
+    assert table.refresh(MASTER, DataVersion(7, 1), OTHER, 900) is None
     assert table.expire(1001) == [(MASTER, 1)]
 
 
