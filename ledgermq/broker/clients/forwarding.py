@@ -80,7 +80,7 @@ class ForwardingProcessor:
         self._state = state
         self._clients = clients
         self._store = store
-        # For whom members of a group are just asked, by payer; a closed one may stand here still.
+        # For whom members of a group are just asked, by payer; closed ones go with the next one.
         self._asking: dict[str, CommandProtocol] = {}
 
     # One consumer.
@@ -249,6 +249,7 @@ class ForwardingProcessor:
             raise InvalidRequestError(f"No Any Consumer online in the consumer group: [{group}]")
         told = self._sliced.answer(connection, self._ask(command, header, members))
         if isinstance(told, Deferred):
+            self._asking = {name: one for name, one in self._asking.items() if one.is_open}
             self._asking[payer] = connection
             told.addBoth(self._was_told, payer, connection)
         return told
