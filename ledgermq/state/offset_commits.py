@@ -5,40 +5,40 @@ too: all commits of a turn become one command. What is told one-way costs a note
 together with the next commit, or when its time has come. Who asks for an offset that is on its way
 waits until it is there: so the last word of a consumer that ends counts for the one that follows
 it, and nobody sees an offset that is lost with its leader.
+
+A great many go a piece after the other, each when the one before it has ended: no turn of the
+reactor encodes and applies them all. What is told meanwhile goes behind them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ledgermq.protocol.group_keys import group_key
-from ledgermq.state.consumer_offsets import (
-    NO_ROOM,
-    ConsumerOffsetTable,
-    OffsetsByKey,
-    Room,
-)
+from ledgermq.state.consumer_offsets import NO_ROOM, ConsumerOffsetTable, OffsetsByKey, Room
 from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.state.offset_notes import OffsetNotes
 from ledgermq.state.refusals import Refusals
 from ledgermq.state.under_way import OnCommitted
 
 # Brings offsets into the log.
 ProposeOffsets = Callable[[OffsetsByKey, OnCommitted], None]
 _OFFSETS: Final = "consumer offsets"
+# Offsets of one command: to encode and to apply them takes two milliseconds.
+PIECE_MAX: Final = 512
 
 
 class _Proposed(NamedTuple):
-    """A command on its way."""
+    """A command on its way, or what becomes some commands, and who waits for the last of it."""
 
-    told: OffsetsByKey
-    # What of it the table has not, and no command before it.
-    room: Room
+    notes: OffsetNotes
     waiting: list[OnCommitted]
 
 
 class OffsetCommits:
     """The offsets that a leader was told and that are not applied yet.
 
-    Invariant: what a consumer waits for stands in `_told` or in `_proposed` until it is answered.
+    Invariant: what a consumer waits for stands in `_gathered`, `_leaving` or `_proposed` until it
+    is answered.
     """
 
     def __init__(
@@ -67,9 +67,11 @@ class OffsetCommits:
         self._on_told = on_told
         self._is_settled = is_settled
         self._call_at_end_of_turn = call_at_end_of_turn
-        self._told: OffsetsByKey = {}
-        # What of it the table has not, and no command before it.
-        self._room = NO_ROOM
+        self._gathered = OffsetNotes()
+        # What goes piece by piece, less those that went; and whether what was gathered since then
+        # follows at once.
+        self._leaving: _Proposed | None = None
+        self._is_more_due = False
         # Commands that are neither applied nor refused, in their order.
         self._proposed: list[_Proposed] = []
         self._proposed_room = NO_ROOM
@@ -87,16 +89,17 @@ class OffsetCommits:
 
     def forget(self) -> None:
         """Forgets what was told: this member begins to lead."""
-        self._told, self._proposed = {}, []
-        self._room = self._proposed_room = self._late_room = NO_ROOM
+        self._gathered, self._proposed = OffsetNotes(), []
+        self._leaving, self._is_more_due = None, False
+        self._proposed_room = self._late_room = NO_ROOM
         self._refusals.forget()
 
     def follow(self, error: BrokerError) -> None:
         """Tells those who wait that this member leads no longer, and forgets what was told."""
+        leaving = [] if self._leaving is None else self._leaving.waiting
         self.forget()
         waiting, self._waiting = self._waiting, []
-        for done in waiting:
-            done(error)
+        _tell([*leaving, *waiting], error)
 
     def tell(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Takes an offset for which nobody waits.
@@ -107,26 +110,32 @@ class OffsetCommits:
         """
         key = group_key(topic, group)
         self._offsets.check(key, queue_id, offset)
-        queues = self._told.get(key)
-        if queues is None or queue_id not in queues:
-            if queue_id not in self._offsets.of_key(key):
-                self._take_room(key, queue_id)
-            queues = self._told.setdefault(key, {})
-        queues[queue_id] = offset
+        room = NO_ROOM
+        if queue_id not in self._gathered.of_key(key) and queue_id not in self._offsets.of_key(key):
+            room = self._room_for(key, queue_id)
+        self._gathered.put(key, queue_id, offset, room)
 
-    def _take_room(self, key: str, queue_id: int) -> None:
-        """Counts what an offset takes that the table has not, unless a command on its way brings
-        it, too.
+    def _room_for(self, key: str, queue_id: int) -> Room:
+        """Returns what an offset takes that the table has not: nothing when something on its way
+        brings it, too.
         """
-        proposed = [one.told[key] for one in self._proposed if key in one.told]
-        if any(queue_id in queues for queues in proposed):
-            return
+        before = [notes.of_key(key) for notes in self._on_their_way() if key in notes.told]
+        if any(queue_id in queues for queues in before):
+            return NO_ROOM
         if self._late_room.bytes and self._is_settled():
             self._late_room = NO_ROOM
-        more = self._room.plus(self._proposed_room).plus(self._late_room)
-        is_pair_coming = bool(proposed) or key in self._told
-        room = self._offsets.room_for(key, queue_id, more, is_pair_coming=is_pair_coming)
-        self._room = self._room.plus(room)
+        more = self._gathered.room.plus(self._proposed_room).plus(self._late_room)
+        if self._leaving is not None:
+            more = more.plus(self._leaving.notes.room)
+        is_pair_coming = bool(before) or key in self._gathered.told
+        return self._offsets.room_for(key, queue_id, more, is_pair_coming=is_pair_coming)
+
+    def _on_their_way(self) -> Iterator[OffsetNotes]:
+        """Yields what was told before what is gathered now."""
+        for one in self._proposed:
+            yield one.notes
+        if self._leaving is not None:
+            yield self._leaving.notes
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, done: OnCommitted) -> None:
         """Takes an offset whose consumer waits; `done` is told when it is applied.
@@ -140,9 +149,9 @@ class OffsetCommits:
     def is_on_its_way(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a queue's offset in the table is not the last one that was told."""
         key = group_key(topic, group)
-        if queue_id in self._told.get(key, ()):
+        if queue_id in self._gathered.of_key(key):
             return True
-        return any(queue_id in one.told.get(key, ()) for one in self._proposed)
+        return any(queue_id in notes.of_key(key) for notes in self._on_their_way())
 
     def wait(self, done: OnCommitted) -> None:
         """Has `done` told when all is applied that was told so far."""
@@ -160,61 +169,96 @@ class OffsetCommits:
             self.propose()
 
     def propose(self) -> None:
-        """Proposes what was told since the last call."""
-        waiting, self._waiting = self._waiting, []
+        """Proposes what was told since the last call, some of it at once."""
         if self._refusals.is_waiting:
             # What the log refused is told to operators, and proposed again.
-            _tell(waiting, SystemBusyError(self._refusals.alarm or _OFFSETS))
+            self._give_up()
+        elif self._leaving is not None:
+            self._is_more_due = True
+        else:
+            self._is_more_due = True
+            self._go_on()
+
+    def _give_up(self) -> None:
+        """What leaves waits with what is gathered until the log is asked again."""
+        waiting, self._waiting = self._waiting, []
+        leaving, self._leaving, self._is_more_due = self._leaving, None, False
+        if leaving is not None:
+            self._gathered.put_back(leaving.notes)
+            waiting = [*leaving.waiting, *waiting]
+        _tell(waiting, SystemBusyError(self._refusals.alarm or _OFFSETS))
+
+    def _go_on(self) -> None:
+        """Proposes the next piece."""
+        if self._leaving is None and self._is_more_due:
+            self._leaving = _Proposed(self._gathered, self._waiting)
+            self._gathered, self._waiting, self._is_more_due = OffsetNotes(), [], False
+        leaving = self._leaving
+        if leaving is None:
             return
-        self._on_told(self._told)
-        told, room = self._take_told()
-        if told:
-            self._begin(_Proposed(told, room, waiting))
-        elif self._proposed:
+        if self._refusals.is_waiting:
+            self._give_up()
+            return
+        piece = leaving.notes.take(PIECE_MAX)
+        self._on_told(piece.told)
+        is_last = not leaving.notes.told
+        if is_last:
+            self._leaving = None
+        waiting = leaving.waiting if is_last else []
+        if changes := self._changes_of(piece):
+            self._propose_piece(_Proposed(piece, waiting), changes, leaving)
+        elif is_last and self._proposed:
             self._proposed[-1].waiting.extend(waiting)
         else:
             _tell(waiting, None)
+        if self._is_more_due if is_last else not changes:
+            self._call_at_end_of_turn(self._go_on)
 
-    def _take_told(self) -> tuple[OffsetsByKey, Room]:
-        """Returns what was told, but for what the table has, and what it takes."""
-        told, self._told = self._told, {}
-        room, self._room = self._room, NO_ROOM
+    def _changes_of(self, piece: OffsetNotes) -> OffsetsByKey:
+        """Returns what was told, but for what the table has."""
         if not self._is_settled():
             # The table may have another offset in a moment.
-            return told, room
+            return piece.told
         changes: OffsetsByKey = {}
-        for key, queues in told.items():
+        for key, queues in piece.told.items():
             known = self._offsets.of_key(key)
             changed = {n: offset for n, offset in queues.items() if known.get(n) != offset}
             if changed:
                 changes[key] = changed
-        return changes, room
+        return changes
 
-    def _begin(self, proposed: "_Proposed") -> None:
+    def _propose_piece(self, proposed: _Proposed, changes: OffsetsByKey, whole: _Proposed) -> None:
+        """Proposes a piece of `whole`; the next one follows in a turn of its own."""
         self._proposed.append(proposed)
-        self._proposed_room = self._proposed_room.plus(proposed.room)
+        room = proposed.notes.room
+        self._proposed_room = self._proposed_room.plus(room)
 
         def done(error: BrokerError | None) -> None:
-            is_current = any(one is proposed for one in self._proposed)
-            if is_current:
-                self._proposed = [one for one in self._proposed if one is not proposed]
-                self._proposed_room = self._proposed_room.minus(proposed.room)
+            before = self._proposed
+            at = next((n for n, one in enumerate(before) if one is proposed), None)
+            if at is not None:
+                self._proposed = before[:at] + before[at + 1 :]
+                self._proposed_room = self._proposed_room.minus(room)
             if error is None:
                 self._refusals.stored()
-            elif is_current and isinstance(error, CommitTimeoutError):
-                self._late_room = self._late_room.plus(proposed.room)
-            elif is_current:
+            elif at is not None and isinstance(error, CommitTimeoutError):
+                self._late_room = self._late_room.plus(room)
+            elif at is not None:
                 self._refusals.refused(error)
-                self._put_back(proposed)
-            _tell(proposed.waiting, error)
+                # Nobody knows of these; what was told since then is newer.
+                newer = [one.notes for one in before[at + 1 :]]
+                leaving = [] if self._leaving is None else [self._leaving.notes]
+                self._gathered.put_back(proposed.notes, newer + leaving)
+            waiting = proposed.waiting
+            if self._leaving is whole:
+                if error is not None:
+                    # Who waits for the last piece waits for this one, too.
+                    waiting = [*waiting, *whole.waiting]
+                    whole.waiting.clear()
+                self._call_at_end_of_turn(self._go_on)
+            _tell(waiting, error)
 
-        self._propose(proposed.told, done)
-
-    def _put_back(self, refused: "_Proposed") -> None:
-        """Nobody knows of these; what was told since then is newer."""
-        self._room = self._room.plus(refused.room)
-        for key, queues in refused.told.items():
-            self._told[key] = {**queues, **self._told.get(key, {})}
+        self._propose(changes, done)
 
 
 def _tell(waiting: list[OnCommitted], error: BrokerError | None) -> None:

@@ -25,7 +25,7 @@ _SECOND_MS: Final = 1000
 _MINUTE_MS: Final = 60_000
 _SWEEP_MS: Final = 600_000
 # Between two steps of a sweep: a large state takes its time.
-_SWEEP_STEP_MS: Final = 50
+_SWEEP_STEP_MS: Final = 25
 # Upstream looks as often whether plain_acl.yml was changed.
 _RULES_MS: Final = 5000
 

@@ -44,6 +44,9 @@ from ledgermq.protocol.transport.turn import Clock, DelayedCall
 SHARE_S: Final = 0.005
 TURN_S: Final = 0.01
 CROWDED_S: Final = 0.0015
+# What part of a turn those have together who ask for little: hundreds of them may be there, and
+# nothing bounds what is read of each in the same turn.
+_LIGHT_PART: Final = 0.5
 # Who owes this or more asks for much: what it used lately, which never counts as more than the
 # second number. Taken off is a tenth of the time that passes, at most; in the line, of the
 # processor time, and no more than most of what each of those there is given meanwhile.
@@ -313,7 +316,7 @@ class TurnShares:
         """
         if is_heavy:
             return self._heavy_s(now_s) - self._heavy_used_s - self._carried_s
-        return self._part_of(self._turn_s) - self._used_s
+        return self._light_left_s
 
     def paid_s(self, now_s: float) -> float:
         """Returns what was taken off of everybody's debts since the start, in seconds."""
@@ -356,6 +359,12 @@ class TurnShares:
         """Returns what of some time is for requests, the rest being for what they cause."""
         return turn_s / (1.0 + min(self._later_s / max(self._asked_s, 1e-6), _CAUSED_MAX))
 
+    @property
+    def _light_left_s(self) -> float:
+        of_light_s = self._part_of(self._turn_s * _LIGHT_PART)
+        left_s = of_light_s - (self._used_s - self._heavy_used_s)
+        return min(left_s, self._part_of(self._turn_s) - self._used_s)
+
     def _heavy_s(self, now_s: float) -> float:
         is_alone = now_s - self._light_at >= _MEMORY_S
         return self._part_of(self._turn_s if is_alone else self._crowded_s)
@@ -378,10 +387,9 @@ class TurnShares:
         carried_s = self._carried_s + self._heavy_used_s - heavy_s
         self._carried_s = min(max(carried_s, 0.0), _CARRIED_MAX_S)
         self._used_s = self._heavy_used_s = 0.0
-        light_s = self._part_of(self._turn_s)
         # Whoever comes back to the line is served in another turn.
         for _ in range(len(self._light)):
-            if self._used_s >= light_s or not self._light:
+            if self._light_left_s <= 0 or not self._light:
                 break
             self._light.popleft().go_on()
         # Here it may be served again, while nobody owes less.

@@ -223,6 +223,14 @@ class Parts:
             done(error)
         return [body for body, _ in written]
 
+    def commit_all(self) -> list[bytes]:
+        """The same, until nothing more is written: a great many offsets go piece by piece."""
+        bodies: list[bytes] = []
+        while self.written:
+            bodies += self.commit_state()
+            self.turn.end()
+        return bodies
+
     def sweep(self) -> list[bytes]:
         """Goes through all tables once, and returns what was committed for it."""
         bodies: list[bytes] = []

@@ -219,8 +219,8 @@ def test_who_is_alone_is_not_told_apart_from_itself() -> None:
     for _ in range(100):
         crowd.turn()
         served.append(len(port.receiver.worked))
-    # As much as fits into a turn, whoever it is for.
-    assert all(45 <= after - before <= 55 for before, after in pairwise(served[50:]))
+    # As much as those have of a turn who ask for little, whoever it is for.
+    assert all(22 <= after - before <= 28 for before, after in pairwise(served[50:]))
 
 
 def test_two_who_both_ask_for_much_are_served_alike() -> None:

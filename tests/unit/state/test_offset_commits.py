@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ledgermq.state.errors import (
@@ -10,6 +12,7 @@ from ledgermq.state.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
+from ledgermq.state.offset_commits import PIECE_MAX
 from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.topics import TopicConfig
 from ledgermq.state.under_way import OnCommitted, UnderWay
@@ -164,6 +167,105 @@ def test_what_the_log_refused_is_told_and_proposed_again_unless_there_is_a_newer
     assert scene.state.alarm is None
 
 
+def tell_many(scene: Scene, count: int) -> None:
+    for number in range(count):
+        scene.commits.tell(f"g{number % 7}", "A", number // 7, 5 + number)
+
+
+def offset_count(bodies: list[bytes]) -> int:
+    puts = [json.loads(body)["put"] for body in bodies]
+    return sum(len(queues) for put in puts for queues in put.values())
+
+
+def test_a_great_many_go_piece_by_piece_and_who_waits_is_told_with_the_last() -> None:
+    scene = Scene()
+    count = 3 * PIECE_MAX + 7
+    tell_many(scene, count)
+    scene.commit(5)
+    scene.parts.turn.end()
+    sizes: list[int] = []
+    while scene.parts.written:
+        # All others have their turn between two of them.
+        assert scene.told == ([] if len(sizes) < 4 else [None])
+        sizes.append(offset_count(scene.parts.commit_state()))
+        if len(sizes) == 1:
+            # What is told meanwhile comes behind all that, in one more piece.
+            scene.commits.tell("late", "A", 0, 1)
+            scene.state.write_offsets()
+        assert scene.parts.written == []
+        scene.parts.turn.end()
+    assert sizes == [PIECE_MAX] * 3 + [8, 1]
+    assert (scene.told, scene.offset, scene.is_on_its_way) == ([None], 5, False)
+    assert scene.state.offsets.find("late", "A", 0) == 1
+    assert room(scene) == (0, 0) and len(scene.state.offsets) == 9
+
+
+def test_a_great_many_that_the_table_has_are_proposed_no_more() -> None:
+    scene = Scene()
+    for _ in range(2):
+        tell_many(scene, 2 * PIECE_MAX)
+        scene.state.write_offsets()
+        bodies = scene.parts.commit_all()
+        for _ in range(2):
+            scene.parts.turn.end()
+    assert bodies == []
+    tell_many(scene, 2 * PIECE_MAX)
+    scene.commits.tell("g0", "A", 0, 1)
+    scene.state.write_offsets()
+    assert offset_count(scene.parts.commit_all()) == 1
+    for _ in range(2):
+        scene.parts.turn.end()
+    assert room(scene) == (0, 0) and not scene.commits.is_on_its_way("g1", "A", 1)
+
+
+def test_who_waits_behind_a_piece_that_the_log_refuses_is_told_so() -> None:
+    scene = Scene()
+    tell_many(scene, 2 * PIECE_MAX)
+    scene.commit(5)
+    counted = room(scene)
+    scene.parts.turn.end()
+    scene.parts.commit_state(SystemBusyError("refused"))
+    assert [str(error) for error in scene.told] == ["refused"] and room(scene) == counted
+    # The first refusal waits for nothing; all of it comes, some of it later.
+    scene.parts.turn.end()
+    scene.parts.commit_all()
+    scene.state.write_offsets()
+    scene.parts.commit_all()
+    assert (scene.offset, len(scene.told), room(scene)) == (5, 1, (0, 0))
+    assert sum(len(queues) for queues in scene.state.offsets.all().values()) == 2 * PIECE_MAX + 1
+
+
+def test_pieces_that_wait_for_a_log_that_refuses_are_gathered_again() -> None:
+    scene = Scene()
+    tell_many(scene, 3 * PIECE_MAX)
+    counted = room(scene)
+    scene.state.write_offsets()
+    for _ in range(3):
+        scene.parts.commit_state(SystemBusyError("refused"))
+        scene.parts.turn.end()
+        scene.state.write_offsets()
+    assert scene.parts.written == [] and room(scene) == counted
+    scene.commits.tell("g0", "A", 0, 77)
+    scene.parts.now_ms += 120_000
+    scene.state.write_offsets()
+    scene.parts.commit_all()
+    assert scene.state.offsets.find("g0", "A", 0) == 77 and room(scene) == (0, 0)
+    assert sum(len(queues) for queues in scene.state.offsets.all().values()) == 3 * PIECE_MAX
+
+
+def test_pieces_of_a_lost_leadership_are_forgotten() -> None:
+    scene = Scene()
+    tell_many(scene, 2 * PIECE_MAX)
+    scene.commit(5)
+    scene.parts.turn.end()
+    scene.state.follow()
+    scene.parts.commit_state(LOST)
+    scene.state.lead("n0/3")
+    scene.parts.turn.end()
+    assert scene.parts.written == [] and len(scene.told) == 1 and room(scene) == (0, 0)
+    assert isinstance(scene.told[0], ServiceUnavailableError)
+
+
 def test_a_refused_proposal_ends_before_those_that_are_under_way() -> None:
     told: list[BrokerError | None] = []
     under_way = UnderWay()
@@ -285,7 +387,9 @@ def test_a_lock_that_was_refused_is_free() -> None:
 def room(scene: Scene) -> tuple[int, int]:
     """What is counted besides the table: pairs and bytes."""
     commits = scene.commits
-    more = commits._room.plus(commits._proposed_room).plus(commits._late_room)
+    more = commits._gathered.room.plus(commits._proposed_room).plus(commits._late_room)
+    if commits._leaving is not None:
+        more = more.plus(commits._leaving.notes.room)
     return more.pairs, more.bytes
 
 

@@ -100,7 +100,7 @@ def test_a_sweep_is_stored_whatever_the_tables_hold(
 ) -> None:
     log = Log(tmp_path, SEGMENT_BYTES, message_bytes_max)
     fill(log.leader.state)
-    log.leader.commit_state()
+    log.leader.commit_all()
     end = log.broker.ledger_store.last_index + 1
     log.store(log.leader.sweep())
     assert log.broker.ledger_store.last_index >= end
@@ -116,7 +116,7 @@ def test_changes_are_stored_however_many_there_are(
 ) -> None:
     log = Log(tmp_path, SEGMENT_BYTES, MESSAGE_BYTES_MAX)
     fill(log.leader.state)
-    log.store(log.leader.commit_state())
+    log.store(log.leader.commit_all())
     log.check_follower()
     log.broker.close()
 
@@ -125,7 +125,7 @@ def test_records_suit_the_smallest_segment(tmp_path: Path) -> None:
     log = Log(tmp_path, 65_536, 1024)
     all_together(log.leader.state)
     one_wide_topic(log.leader.state)
-    log.store(log.leader.commit_state())
+    log.store(log.leader.commit_all())
     log.store(log.leader.sweep())
     log.check_follower()
     log.broker.close()
@@ -137,7 +137,7 @@ def test_records_are_well_below_what_the_log_takes(segment_bytes: int) -> None:
     parts.lead(is_prompt=False)
     all_together(parts.state)
     one_wide_topic(parts.state)
-    bodies = parts.commit_state()
+    bodies = parts.commit_all()
     swept = parts.sweep()
     limit = cut_bytes(body_bytes_max(segment_bytes))
     # The members around the tables are few.
@@ -188,12 +188,12 @@ def test_offsets_that_were_refused_are_proposed_again() -> None:
     follower = Parts()
     for _ in range(10):
         leader.second()
-        for index, body in enumerate(leader.commit_state()):
+        for index, body in enumerate(leader.commit_all()):
             follower.state.apply(body, index)
     assert follower.state.offsets.to_json() == {"offsetTable": {"T@g": {0: 5, 1: 6}}}
     assert leader.state.alarm is None
     leader.second()
-    assert leader.commit_state() == []
+    assert leader.commit_all() == []
 
 
 def test_what_stays_refused_is_tried_less_and_less_often_and_seen_by_operators(
@@ -217,7 +217,7 @@ def test_what_stays_refused_is_tried_less_and_less_often_and_seen_by_operators(
     follower = Parts()
     for _ in range(61):
         leader.second()
-        for index, body in enumerate(leader.commit_state()):
+        for index, body in enumerate(leader.commit_all()):
             follower.state.apply(body, index)
     assert follower.state.topics.to_json() == leader.state.topics.to_json()
     assert leader.state.alarm is None and leader.state.is_swept
@@ -235,7 +235,7 @@ def test_a_record_that_only_takes_long_is_not_written_again() -> None:
     leader.commit_state(late)
     assert told == [late] and leader.state.alarm is None
     leader.second()
-    assert leader.commit_state() == []
+    assert leader.commit_all() == []
 
 
 def test_refusals_end_with_the_leadership() -> None:
@@ -248,7 +248,7 @@ def test_refusals_end_with_the_leadership() -> None:
     assert leader.state.alarm is None
     leader.state.lead("n0/2")
     leader.state.sweep()
-    assert leader.commit_state() != []
+    assert leader.commit_all() != []
 
 
 def test_a_record_that_cannot_be_cut_spoils_no_other(tmp_path: Path) -> None:
@@ -283,5 +283,5 @@ def test_offsets_of_a_topic_that_was_made_anew_are_its_own() -> None:
     leader.state.put_topic(TopicConfig("T"))
     leader.state.commits.tell("g", "T", 0, 6)
     leader.state.write_offsets()
-    leader.commit_state()
+    leader.commit_all()
     assert leader.state.offsets.to_json() == {"offsetTable": {"T@g": {0: 6}}}
