@@ -3,7 +3,7 @@
 To write 20,000 topics as JSON takes a twentieth of a second; to send them again costs their bytes
 alone. What an account may not see is left out, so there is a body for each account that asks.
 
-A body that has to be written is written piece by piece (`sliced_answers.py`): whoever makes a topic
+A body that has to be written is written piece by piece (`SlicedAnswers`): whoever makes a topic
 before each question, or may ask as many accounts, holds up nobody but who asks. The table may
 change meanwhile. The head of the document is read first, so that what is told holds all changes up
 to the version that it names, and maybe later ones; only what nothing changed under is kept.
@@ -15,12 +15,12 @@ from itertools import islice
 from typing import Any, Final
 
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.sight import Asker, Sight
-from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers
+from ledgermq.broker.sight import Asker, Eyes, Sight
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import NAMES_A_PIECE, Pieces, SlicedAnswers
 from ledgermq.state.document import Behind, Document
 
 # Of one piece of work: members of one entry, and what was written; half a microsecond a member.

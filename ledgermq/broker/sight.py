@@ -5,6 +5,7 @@ or groups leaves the others out, as if they were not there. Pure.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 _V = TypeVar("_V")
@@ -30,6 +31,13 @@ class Asker(Protocol):
     @property
     def sight(self) -> Sight | None:
         """None: everything is shown, to an admin or where there is no access control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eyes:
+    """What an account sees that asked; its connection tells it for the request at hand only."""
+
+    sight: Sight | None
 
 
 def visible_topics(asker: Asker, names: Iterable[str]) -> list[str]:

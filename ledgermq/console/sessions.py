@@ -13,6 +13,7 @@ form is tried: no broker can talk the console out of the strong one while anothe
 import asyncio
 import hmac
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -25,15 +26,20 @@ from ledgermq.console.shapes.session import Role, SignIn
 from ledgermq.console.shapes.session import Session as SessionShape
 from ledgermq.console.tally import Tally
 from ledgermq.http.replies import RequestError
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.signature import Credentials
 
 COOKIE: Final = "ledgermq_session"
 _IDLE_S: Final = 1800.0
 _WHOLE_S: Final = 12 * 3600.0
 _SESSIONS_MAX: Final = 200
-# Tries of one address, and of all, in a minute, but for those that no broker could judge.
+# Of one account: beyond that its eldest ends, and beyond all of them one of who has the most.
+_OF_ACCOUNT_MAX: Final = 40
+# Tries of one address, and of all, in a minute, but for those that no broker could judge. Where
+# somebody has signed in from, the tries of others are in nobody's way.
 _TRIES_MAX: Final = 5
 _ALL_TRIES_MAX: Final = 60
+_KNOWN_MAX: Final = 1000
 _MINUTE_S: Final = 60.0
 # An account that was changed ends its sessions so soon.
 _PROVEN_S: Final = 60.0
@@ -91,8 +97,10 @@ class Sessions:
         self._read_only, self._readers = read_only, readers
         self._judges = judges
         self._sessions: dict[str, Session] = {}
-        # Address -> when it tried, by the loop's clock.
+        # Address, or network of IPv6 -> when it tried, by the loop's clock.
         self._tries: dict[str, list[float]] = {}
+        # From where somebody signed in, the last one at the end.
+        self._known: dict[str, None] = {}
         self._open: Session | None = None
         # Told the number of each session that ends.
         self._on_end: list[Callable[[str], None]] = []
@@ -161,15 +169,19 @@ class Sessions:
         Raises:
             RequestError: 401 the account is not known so, 429 too many tries, 502 nobody can tell.
         """
-        begun_s = self._count_try(peer)
+        network = network_of(peer)
+        begun_s = self._count_try(network)
         try:
             identity, credentials, role = await self._proven(wanted)
         except BaseException as error:
             if not isinstance(error, RequestError) or error.status != 401:
-                self._was_no_guess(peer, begun_s)
+                self._was_no_guess(network, begun_s)
             raise
-        while len(self._sessions) >= _SESSIONS_MAX:
-            await self.end(min(self._sessions.values(), key=lambda one: one.used_s))
+        await self._make_room(wanted.access_key)
+        self._known.pop(network, None)
+        self._known[network] = None
+        if len(self._known) > _KNOWN_MAX:
+            del self._known[next(iter(self._known))]
         now_s = _now_s()
         is_reader = self._read_only or wanted.access_key in self._readers
         session = Session(
@@ -187,6 +199,19 @@ class Sessions:
         )
         self._sessions[session.id] = session
         return session
+
+    async def _make_room(self, account: str) -> None:
+        """Ends sessions so that one more of an account has room: none of others that have fewer."""
+        while True:
+            counts = Counter(one.account for one in self._sessions.values())
+            if counts[account] >= _OF_ACCOUNT_MAX:
+                whose: str | None = account
+            elif len(self._sessions) >= _SESSIONS_MAX:
+                ((whose, _),) = counts.most_common(1)
+            else:
+                return
+            theirs = [one for one in self._sessions.values() if one.account == whose]
+            await self.end(min(theirs, key=lambda one: one.used_s))
 
     async def end(self, session: Session) -> None:
         """Ends a session; the open one goes on."""
@@ -231,7 +256,8 @@ class Sessions:
         }
         mine = self._tries.setdefault(peer, [])
         everybody = [one for times in self._tries.values() for one in times]
-        for tries, limit in ((mine, _TRIES_MAX), (everybody, _ALL_TRIES_MAX)):
+        all_max = len(everybody) + 1 if peer in self._known else _ALL_TRIES_MAX
+        for tries, limit in ((mine, _TRIES_MAX), (everybody, all_max)):
             if len(tries) >= limit:
                 wait_s = max(int(_MINUTE_S - (now_s - min(tries))) + 1, 1)
                 raise RequestError(

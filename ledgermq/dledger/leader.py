@@ -109,6 +109,8 @@ class Leader:
         self._uncommitted_position = log.end_before(commit_index + 1)
         # When each peer last answered as a follower.
         self._heard_ms = dict.fromkeys(state.dialects, now_ms)
+        # Who said last that it follows another leader in this term.
+        self._deniers: set[str] = set()
         # Peers that said they have lost state: replicated to, counted for nothing.
         self._recovering: dict[str, _Loss] = {}
         # Peers that have not shown in this term that they hold the group's birth.
@@ -274,7 +276,14 @@ class Leader:
             self._end_transfer(response.code, now_ms)
 
     def on_heart_beat_response(self, response: HeartBeatResponse, now_ms: float) -> bool:
-        """Takes an answer of this term; False when it ends the leadership (409)."""
+        """Takes an answer of this term; False when it ends the leadership: so many follow another
+        leader in this term (409) as make a majority. Of fewer, one word is none: who says so counts
+        as silent (DLedgerLeaderElector.sendHeartbeats asks for a majority, too).
+        """
+        if response.code == DLedgerCode.INCONSISTENT_LEADER:
+            self._deniers.add(response.sender)
+            return len(self._deniers) < self._config.quorum_count
+        self._deniers.discard(response.sender)
         if response.code == DLedgerCode.SUCCESS:
             sent_ms = self._sent_ms.get(response.round)
             if sent_ms is not None:
@@ -287,7 +296,7 @@ class Leader:
             # It has entered the term by now, and follows at the next heart beat.
             soon_ms = now_ms + NOT_READY_RETRY_MS
             self._next_heart_beat_ms = min(self._next_heart_beat_ms, soon_ms)
-        return response.code != DLedgerCode.INCONSISTENT_LEADER
+        return True
 
     def on_push_response(self, response: PushResponse, now_ms: float) -> None:
         """Takes an answer of this term."""

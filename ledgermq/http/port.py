@@ -20,6 +20,7 @@ from ledgermq.http.application import Application
 from ledgermq.http.exchange import Exchange, reason_of
 from ledgermq.http.limits import Limits
 from ledgermq.http.replies import Reply, RequestError
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.tcp_times import ACCEPTED_TIMES, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.tls_link import TlsLink
@@ -195,6 +196,8 @@ class _Connection(http.HTTPChannel):
         # A request was begun in this turn; those behind it in the same chunk wait for the next.
         self._turn: Any = None
         self._share = Share(port.shares)
+        # Whose it is: of the address, or network, that it comes from.
+        self._payer = ""
         # What stands in the line for a part of a turn; a connection has one request at a time.
         self._next: Callable[[], None] | None = None
         # The client does not read what was answered: the next request waits until it does, though
@@ -213,6 +216,7 @@ class _Connection(http.HTTPChannel):
         else:
             set_tcp_times(self.transport.socket, ACCEPTED_TIMES)
             self.transport.bufferSize = _READ_BYTES
+        self._payer = network_of(str(getattr(self.transport.getPeer(), "host", "")))
         super().connectionMade()
 
     # What TlsLink asks for besides.
@@ -247,7 +251,7 @@ class _Connection(http.HTTPChannel):
         if self._is_full:
             self._unread = function
             self._stalled = self.callLater(self.port.limits.stall_s, self._too_slow_to_read)
-        elif self._turn is None and self._share.begin(reactor.seconds()):
+        elif self._turn is None and self._share.begin(reactor.seconds(), self._payer):
             self._call(function)
         else:
             self._next = function
@@ -289,7 +293,7 @@ class _Connection(http.HTTPChannel):
         if self._turn is None:
             self._turn = self.callLater(0, self._turn_over)
         function()
-        self._share.end(self.port.reactor.seconds())
+        self._share.end(self.port.reactor.seconds(), self._payer)
 
     def _turn_over(self) -> None:
         self._turn = None

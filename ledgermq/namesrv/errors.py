@@ -69,6 +69,12 @@ class BusyError(NamesrvError):
         self.limit = limit
 
 
+class LineFullError(NamesrvError):
+    """As many long answers wait as may; to be tried again."""
+
+    response_code = ResponseCode.SYSTEM_BUSY
+
+
 class RouteNotFoundError(NamesrvError):
     """No live broker serves the topic."""
 

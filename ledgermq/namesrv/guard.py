@@ -48,9 +48,15 @@ class Peer(Protocol):
     # The address that it came to.
     own_host: str
 
+    # None: the name server asks its accounts by itself.
+    account: str | None
+
+    # Address of the other end.
+    peer_host: str
+
     @property
-    def peer_host(self) -> str:
-        """Address of the other end."""
+    def is_open(self) -> bool:
+        """Whether it is there."""
         ...
 
     @property

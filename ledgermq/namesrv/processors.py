@@ -27,6 +27,7 @@ from ledgermq.namesrv.errors import (
     BodyChecksumError,
     ConfigItemNotFoundError,
     LimitError,
+    LineFullError,
     NamesrvError,
     NotAllowedError,
     RouteNotFoundError,
@@ -60,6 +61,7 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.properties_file import format_properties, parse_properties
 from ledgermq.protocol.route import DataVersion, KVTable, RegisterBrokerBody, TopicList
+from ledgermq.protocol.transport.sliced_answers import Pieces, SlicedAnswers
 
 Answer = RemotingCommand | Deferred[RemotingCommand]
 Processor = Callable[[RemotingCommand, Caller], Answer]
@@ -82,6 +84,18 @@ _LISTS_BYTES_MAX: Final = 32 << 20
 # Of a cluster what is not worth to be kept, and of a route what is.
 _SMALL_LIST_BYTES: Final = 4096
 _LARGE_ROUTE_BYTES: Final = 16_384
+# What takes so long to make is told as it was for so many times that, while the routes change.
+_SLOW_MS: Final = 5.0
+_REST_FACTOR: Final = 10
+_NAMES_A_PIECE: Final = 512
+
+
+class _Kept(NamedTuple):
+    """A body that was made of one state of the routes, and until when it is told of later ones."""
+
+    body: bytes
+    version: int
+    until_ms: float
 
 
 class Processors:
@@ -94,9 +108,12 @@ class Processors:
         kv: KvTable,
         guard: Guard,
         clock_ms: Callable[[], float],
+        soon: Callable[[Callable[[], None]], None],
         audit: NameAudit | None = None,
     ) -> None:
-        """Binds the parts; `clock_ms` is monotonic, `audit` None where nothing is noted."""
+        """Binds the parts; `clock_ms` is monotonic, `soon` has a function called in another turn,
+        `audit` is None where nothing is noted.
+        """
         self._audit = audit
         self._config = config
         self._routes = routes
@@ -106,9 +123,12 @@ class Processors:
         self.refusals = Refusals(clock_ms)
         # The answer to registrations, and the version of the key-value table that it was made of.
         self._order: tuple[int, bytes] = (-1, b"")
-        # Bodies of lists and of large routes by code and name, and the version of the routes that
-        # they were made of.
-        self._lists: dict[tuple[int, str], bytes] = {}
+        # Registrations of many topics; one has at most half of what may wait.
+        self._sliced = SlicedAnswers(
+            soon, clock_ms, LineFullError, bytes_max=2 * config.registration_bytes_max
+        )
+        # Bodies of lists and of large routes by code and name.
+        self._lists: dict[tuple[int, str], _Kept] = {}
         self._lists_version = -1
         self._unknown_codes: set[int] = set()
         self.table: dict[int, Row] = {
@@ -222,8 +242,11 @@ class Processors:
 
     # Brokers.
 
-    def register_broker(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
-        """REGISTER_BROKER: takes a broker, its topics, and tells it its master."""
+    def register_broker(self, command: RemotingCommand, caller: Caller) -> Answer:
+        """REGISTER_BROKER: takes a broker, its topics, and tells it its master.
+
+        A hundred thousand topics take half a second: piece by piece, a part of each turn.
+        """
         header = command.header(RegisterBrokerRequestHeader)
         caller.check_broker_name(header.broker_name)
         self._check_registration(header, len(command.body))
@@ -232,17 +255,29 @@ class Processors:
         found = crc32_masked(command.body)
         if header.body_crc32 and found != header.body_crc32:
             raise BodyChecksumError(found, header.body_crc32)
-        limits = self._config.limits
-        body = RegisterBrokerBody.decode(
+        return self._sliced.answer(
+            caller.connection,
+            self._registering(command, header, caller),
+            len(command.body),
+            caller.registrant.key,
+        )
+
+    def _registering(
+        self, command: RemotingCommand, header: RegisterBrokerRequestHeader, caller: Caller
+    ) -> Pieces:
+        limits, registrant = self._config.limits, caller.registrant
+        body = yield from RegisterBrokerBody.decoding(
             command.body,
             compressed=header.compressed,
             topics_max=limits.topics_max
-            if caller.registrant.is_free
+            if registrant.is_free
             else limits.topics_per_registrant_max,
         )
         check_filter_servers(body.filter_server_list)
-        for name, config in body.topic_config_table.items():
+        for number, (name, config) in enumerate(body.topic_config_table.items()):
             check_topic(name, config)
+            if number % _NAMES_A_PIECE == 0:
+                yield
         told = Registration(
             cluster_name=header.cluster_name,
             broker_name=header.broker_name,
@@ -255,7 +290,9 @@ class Processors:
             expires_after_ms=header.heartbeat_timeout_millis,
             ledger_term=header.ledger_term,
         )
-        master = self._routes.register(told, caller.registrant, caller.connection, self._clock_ms())
+        master = yield from self._routes.registering(
+            told, registrant, caller.connection, self._clock_ms()
+        )
         answer = RegisterBrokerResponseHeader(
             ha_server_addr=master.ha_server_addr if master else None,
             master_addr=master.broker_addr if master else None,
@@ -336,9 +373,10 @@ class Processors:
         key = command.code, f"{header.topic}\0{is_standard}\0{order}"
         body = self._find_kept(key)
         if body is None:
+            begun_ms = self._clock_ms()
             body = self._routes.route(header.topic, order).encode(standard=is_standard)
             if len(body) > _LARGE_ROUTE_BYTES:
-                self._keep(key, body)
+                self._keep(key, body, begun_ms)
         return command.response(ResponseCode.SUCCESS, body=body)
 
     def get_cluster_info(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
@@ -384,29 +422,39 @@ class Processors:
     def _listed(
         self, command: RemotingCommand, make: Callable[[], bytes], name: str = ""
     ) -> RemotingCommand:
-        """Answers with a list, which is made once for each state of the routes: with many topics it
-        is much work, and anybody may ask for it.
+        """Answers with a list, which is made once for each state of the routes, and a tenth of the
+        time at most: with many topics it is much work, and anybody may ask for it.
         """
         key = command.code, name
         body = self._find_kept(key)
         if body is None:
+            begun_ms = self._clock_ms()
             body = make()
             # Who asks for lists of clusters that are not there drives none out.
             if not name or len(body) > _SMALL_LIST_BYTES:
-                self._keep(key, body)
+                self._keep(key, body, begun_ms)
         return command.response(ResponseCode.SUCCESS, body=body)
 
     def _find_kept(self, key: tuple[int, str]) -> bytes | None:
-        if self._lists_version != self._routes.version:
-            self._lists.clear()
-            self._lists_version = self._routes.version
-        return self._lists.get(key)
+        version, now_ms = self._routes.version, self._clock_ms()
+        if self._lists_version != version:
+            self._lists_version = version
+            self._lists = {k: kept for k, kept in self._lists.items() if now_ms < kept.until_ms}
+        kept = self._lists.get(key)
+        if kept is None or (kept.version != version and now_ms >= kept.until_ms):
+            return None
+        return kept.body
 
-    def _keep(self, key: tuple[int, str], body: bytes) -> None:
-        lists = self._lists
-        lists[key] = body
-        while len(lists) > _LISTS_MAX or sum(map(len, lists.values())) > _LISTS_BYTES_MAX:
-            # The eldest.
+    def _keep(self, key: tuple[int, str], body: bytes, begun_ms: float) -> None:
+        """Keeps what was just made, the eldest goes."""
+        lists, now_ms = self._lists, self._clock_ms()
+        took_ms = now_ms - begun_ms
+        until_ms = now_ms + took_ms * _REST_FACTOR if took_ms >= _SLOW_MS else 0.0
+        lists[key] = _Kept(body, self._routes.version, until_ms)
+        while (
+            len(lists) > _LISTS_MAX
+            or sum(len(kept.body) for kept in lists.values()) > _LISTS_BYTES_MAX
+        ):
             del lists[next(iter(lists))]
 
     def delete_topic(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:

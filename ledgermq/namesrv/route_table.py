@@ -18,7 +18,7 @@ held it, so a late farewell of an old master does not remove its successor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,13 +62,17 @@ class RouteTable:
     registrant; none of these sets is empty.
     """
 
-    def __init__(self, *, expires_after_ms: int, limits: RouteLimits) -> None:
+    def __init__(
+        self, *, expires_after_ms: int, limits: RouteLimits, on_leaving: Callable[[], None]
+    ) -> None:
         """Begins empty.
 
         Args:
             expires_after_ms: silence after which a broker is dropped that says nothing else.
             limits: how much is kept.
+            on_leaving: told when there is something for `forget_some`, to be called soon.
         """
+        self._on_leaving = on_leaving
         self._expires_after_ms = expires_after_ms
         self._limits = limits
         # By address.
@@ -86,7 +90,19 @@ class RouteTable:
     def register(
         self, told: Registration, registrant: Registrant, owner: object, now_ms: float
     ) -> MasterAddress | None:
-        """Takes a registration.
+        """Takes a registration in one piece; as `registering`."""
+        steps = self.registering(told, registrant, owner, now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                master: MasterAddress | None = end.value
+                return master
+
+    def registering(
+        self, told: Registration, registrant: Registrant, owner: object, now_ms: float
+    ) -> Generator[None, None, MasterAddress | None]:
+        """Takes a registration, piece by piece: the broker first, then its topics.
 
         Args:
             told: what the broker says.
@@ -102,14 +118,41 @@ class RouteTable:
             LimitError: the broker or its topics would not fit.
             Nothing was changed then.
         """
+        takes_topics = self._takes_topics(told)
+        self._check(told, registrant)
+        if takes_topics:
+            yield from self._topics.checking(told.broker_name, registrant, told.topics)
+            # Somebody else may have come meanwhile.
+            self._check(told, registrant)
+        live = self._put_broker(told, registrant, owner, now_ms, takes_topics=takes_topics)
+        master = self._master_of(told)
+        if takes_topics:
+            for _ in self._topics.putting(told.broker_name, registrant, told.topics):
+                yield
+                if self._live.get(told.broker_addr) is not live:
+                    # It left, or said something else.
+                    break
+            # Lists that were made meanwhile lack some.
+            self.version += 1
+        return master
+
+    def _check(self, told: Registration, registrant: Registrant) -> None:
         before = self._live.get(told.broker_addr)
-        former_servers = self._filter_servers.get(told.broker_addr, ())
-        takes_topics = self._takes_topics(told, before)
         if registrant.account is not None:
             self._check_holder(told, registrant, before)
         self._check_brokers(told, registrant, before)
-        if takes_topics:
-            self._topics.check(told.broker_name, registrant, told.topics)
+
+    def _put_broker(
+        self,
+        told: Registration,
+        registrant: Registrant,
+        owner: object,
+        now_ms: float,
+        *,
+        takes_topics: bool,
+    ) -> LiveBroker:
+        before = self._live.get(told.broker_addr)
+        former_servers = self._filter_servers.get(told.broker_addr, ())
         if before is not None:
             if before.broker_name == told.broker_name:
                 self._drop_live(told.broker_addr)
@@ -123,26 +166,25 @@ class RouteTable:
             if broker_id != told.broker_id:
                 del name.addresses[broker_id]
         name.addresses[told.broker_id] = told.broker_addr
-        if takes_topics:
-            self._topics.put(told.broker_name, registrant, told.topics)
         is_known = before is not None and (before.broker_name, before.broker_id) == (
             told.broker_name,
             told.broker_id,
         )
         if not is_known or former != (told.cluster_name, told.broker_addr) or takes_topics:
             self.version += 1
-        self._put_live(told, registrant, owner, now_ms)
+        live = self._put_live(told, registrant, owner, now_ms)
         self._restore_master(name)
         if told.filter_servers:
             self._filter_servers[told.broker_addr] = told.filter_servers
         if told.filter_servers != former_servers:
             self.version += 1
-        return self._master_of(told)
+        return live
 
-    def _takes_topics(self, told: Registration, before: LiveBroker | None) -> bool:
+    def _takes_topics(self, told: Registration) -> bool:
         """Upstream takes the topics of a master that is new, or has another version."""
         if told.broker_id != MASTER_ID:
             return False
+        before = self._live.get(told.broker_addr)
         name = self._names.get(told.broker_name)
         return (
             before is None
@@ -194,9 +236,9 @@ class RouteTable:
 
     def _put_live(
         self, told: Registration, registrant: Registrant, owner: object, now_ms: float
-    ) -> None:
+    ) -> LiveBroker:
         address = told.broker_addr
-        self._live[address] = LiveBroker(
+        live = self._live[address] = LiveBroker(
             cluster_name=told.cluster_name,
             broker_name=told.broker_name,
             broker_id=told.broker_id,
@@ -211,6 +253,7 @@ class RouteTable:
         self._names[told.broker_name].live.add(address)
         self._of_owner.setdefault(owner, set()).add(address)
         self._of_registrant.setdefault(registrant.key, set()).add(address)
+        return live
 
     def _drop_live(self, address: str) -> LiveBroker:
         """Forgets an address; what it has in the table of names is the caller's business."""
@@ -272,7 +315,8 @@ class RouteTable:
         self._restore_master(name)
         if not name.live:
             del self._names[broker_name]
-            self._topics.drop_broker(broker_name)
+            if self._topics.drop_broker(broker_name):
+                self._on_leaving()
 
     def _restore_master(self, name: _BrokerName) -> None:
         """Gives id 0, when nobody holds it, back to who said last that it is the master.
@@ -342,12 +386,14 @@ class RouteTable:
         queues = self._topics.of(topic)
         if not queues:
             raise RouteNotFoundError(topic)
-        brokers = []
+        brokers, shown = [], []
         filter_servers: dict[str, list[str]] = {}
         for broker_name in sorted(queues):
             name = self._names.get(broker_name)
             if name is None:
+                # It left, and its topics go one after the other.
                 continue
+            shown.append(queues[broker_name])
             brokers.append(self._broker_data(broker_name, name))
             for address in name.addresses.values():
                 # Those of too many brokers are left out: nobody has them any more, and a route that
@@ -358,7 +404,7 @@ class RouteTable:
             raise RouteNotFoundError(topic)
         return TopicRouteData(
             order_topic_conf=order_config,
-            queue_datas=[queues[broker_name] for broker_name in sorted(queues)],
+            queue_datas=shown,
             broker_datas=brokers,
             filter_server_table=filter_servers,
         )
@@ -408,10 +454,24 @@ class RouteTable:
         broker_names = [
             broker_name
             for broker_name in self._topics.of(topic)
-            if not cluster_name or self._names[broker_name].cluster_name == cluster_name
+            if not cluster_name or self._cluster_of(broker_name) == cluster_name
         ]
         self._topics.delete(topic, broker_names)
         self.version += 1
+
+    def _cluster_of(self, broker_name: str) -> str | None:
+        name = self._names.get(broker_name)
+        return None if name is None else name.cluster_name
+
+    def forget_some(self) -> bool:
+        """Forgets some of the topics of brokers that left, a piece of work for one turn; tells
+        whether there are more.
+        """
+        if self._topics.forget_some():
+            return True
+        # Lists that were made meanwhile have some.
+        self.version += 1
+        return False
 
     def set_write_perm(self, broker_name: str, *, writable: bool) -> int:
         """Takes or gives the write permission of all topics of a broker name; returns how many."""

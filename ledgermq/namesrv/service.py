@@ -63,7 +63,12 @@ class NamesrvService:
         self._config = config
         self._reactor = reactor
         self.port: int | None = None
-        self._routes = RouteTable(expires_after_ms=config.broker_expired_ms, limits=config.limits)
+        self._schedule = Schedule(reactor)
+        self._routes = RouteTable(
+            expires_after_ms=config.broker_expired_ms,
+            limits=config.limits,
+            on_leaving=lambda: self._schedule.soon(self._forget),
+        )
         threads = Threads(reactor)
         self._kv = KvTable(config.kv_config_path, threads.run, reactor)
         # None where nobody needs an account.
@@ -71,7 +76,13 @@ class NamesrvService:
         self._guard = self._new_guard()
         self._audit = audit_of(config, threads, self._now_ms, _wall_ms)
         self._processors = Processors(
-            config, self._routes, self._kv, self._guard, self._now_ms, self._audit
+            config,
+            self._routes,
+            self._kv,
+            self._guard,
+            self._now_ms,
+            self._schedule.soon,
+            self._audit,
         )
         if self._audit is not None and self._accounts is not None:
             self._accounts.on_edited = self._audit.accounts_edited
@@ -91,7 +102,6 @@ class NamesrvService:
             ),
             tls=self._tls.server,
         )
-        self._schedule = Schedule(reactor)
 
     @property
     def routes(self) -> RouteTable:
@@ -174,6 +184,11 @@ class NamesrvService:
             _log.warn("broker {address} was silent for too long", address=address)
             if isinstance(owner, CommandProtocol):
                 owner.close("silent broker")
+
+    def _forget(self) -> None:
+        """Forgets topics of brokers that left, a piece in each turn."""
+        if self._routes.forget_some():
+            self._schedule.soon(self._forget)
 
     # Receiver of the server's connections.
 

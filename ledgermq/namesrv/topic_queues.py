@@ -3,10 +3,17 @@
 One entry is a topic of a broker name. Entries are counted over all and for whoever brought them, so
 that nobody can fill the table for all others; what one broker name has is found without a look at
 all topics.
+
+A broker may bring a hundred thousand topics, and leave with them. They are looked at, taken over
+and forgotten piece by piece: each yield ends a piece of less than half a millisecond. What others
+bring between two pieces counts only when it is there, so together they may pass a limit by that.
+Entries of a broker name that left stay until `forget_some` comes to them; nobody is told of them
+who asks what broker names are there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from ledgermq.namesrv.errors import LimitError
@@ -17,6 +24,9 @@ PERM_WRITE: Final = 2
 PERM_READ_WRITE: Final = 6
 UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2
+_TOPICS_A_PIECE: Final = 128
+
+Steps = Generator[None, None, None]
 
 
 @dataclass(slots=True)
@@ -31,8 +41,8 @@ class _Brought:
 class TopicQueues:
     """All topics.
 
-    Invariants: a topic has a broker name here exactly when the broker name has the topic; the
-    counts are the sums of the sets.
+    Invariants: a topic has a broker name here exactly when the broker name has the topic, or left
+    with it; the counts are the sums of the sets of those that did not leave.
     """
 
     def __init__(self, limits: RouteLimits) -> None:
@@ -42,24 +52,31 @@ class TopicQueues:
         self._topics: dict[str, dict[str, QueueData]] = {}
         # By broker name.
         self._brought: dict[str, _Brought] = {}
+        # Of broker names that left: what is to be forgotten yet. None is empty.
+        self._leaving: dict[str, set[str]] = {}
         # Topics that have, or had since they are here, a unit flag at some broker name.
         self._flagged: set[str] = set()
         # Entries by the key of a registrant.
         self._counts: dict[str, int] = {}
         self._count = 0
 
-    def check(
+    def checking(
         self, broker_name: str, registrant: Registrant, topics: Mapping[str, TopicConfig]
-    ) -> None:
-        """Lets topics of a broker name pass that `put` would take.
+    ) -> Steps:
+        """Lets topics of a broker name pass that `putting` would take.
 
         Raises:
             LimitError: they are too many.
         """
+        news = new_names = 0
+        for piece in _pieces(topics):
+            known = self._topics_of(broker_name)
+            news += sum(1 for topic in piece if topic not in known)
+            new_names += sum(1 for topic in piece if topic not in self._topics)
+            yield
         limits, brought = self._limits, self._brought.get(broker_name)
-        known = brought.topics if brought is not None else frozenset[str]()
-        news = sum(1 for topic in topics if topic not in known)
-        moved = len(known) if brought is not None and brought.key != registrant.key else 0
+        is_moved = brought is not None and brought.key != registrant.key
+        moved = len(self._topics_of(broker_name)) if is_moved else 0
         own = self._counts.get(registrant.key, 0) + moved + news
         if own > limits.topics_per_registrant_max and not registrant.is_free:
             raise LimitError(
@@ -67,14 +84,17 @@ class TopicQueues:
             )
         if self._count + news > limits.topic_entries_max:
             raise LimitError("topicEntriesMax", self._count + news, limits.topic_entries_max)
-        count = len(self._topics) + sum(1 for topic in topics if topic not in self._topics)
+        count = len(self._topics) + new_names
         if count > limits.topics_max:
             raise LimitError("topicsMax", count, limits.topics_max)
 
-    def put(
+    def putting(
         self, broker_name: str, registrant: Registrant, topics: Mapping[str, TopicConfig]
-    ) -> None:
-        """Adds topics of a broker name, and replaces those that are there."""
+    ) -> Steps:
+        """Adds topics of a broker name, and replaces those that are there.
+
+        Whoever works on it stops when the broker name leaves, or is told something else.
+        """
         brought = self._brought.get(broker_name)
         if brought is None:
             brought = self._brought[broker_name] = _Brought(registrant.key)
@@ -82,28 +102,58 @@ class TopicQueues:
             self._add(brought.key, -len(brought.topics))
             brought.key = registrant.key
             self._add(brought.key, len(brought.topics))
-        before = len(brought.topics)
-        for topic, config in topics.items():
-            self._topics.setdefault(topic, {})[broker_name] = QueueData(
-                broker_name=broker_name,
-                read_queue_nums=config.read_queue_nums,
-                write_queue_nums=config.write_queue_nums,
-                perm=config.perm,
-                topic_sys_flag=config.topic_sys_flag,
-            )
-            brought.topics.add(topic)
-            if config.topic_sys_flag & (UNIT_FLAG | UNIT_SUB_FLAG):
-                self._flagged.add(topic)
-        self._add(brought.key, len(brought.topics) - before)
+        for piece in _pieces(topics):
+            before = len(brought.topics)
+            for topic, config in piece.items():
+                self._topics.setdefault(topic, {})[broker_name] = QueueData(
+                    broker_name=broker_name,
+                    read_queue_nums=config.read_queue_nums,
+                    write_queue_nums=config.write_queue_nums,
+                    perm=config.perm,
+                    topic_sys_flag=config.topic_sys_flag,
+                )
+                brought.topics.add(topic)
+                if config.topic_sys_flag & (UNIT_FLAG | UNIT_SUB_FLAG):
+                    self._flagged.add(topic)
+            self._add(brought.key, len(brought.topics) - before)
+            if broker_name in self._leaving:
+                left = self._leaving[broker_name]
+                left.difference_update(piece)
+                self._leave(broker_name, left)
+            yield
 
-    def drop_broker(self, broker_name: str) -> None:
-        """Forgets all topics of a broker name."""
+    def _topics_of(self, broker_name: str) -> Collection[str]:
+        brought = self._brought.get(broker_name)
+        return () if brought is None else brought.topics
+
+    def drop_broker(self, broker_name: str) -> bool:
+        """Forgets topics of a broker name; tells whether some are left to `forget_some`."""
         brought = self._brought.pop(broker_name, None)
         if brought is None:
-            return
+            return False
         self._add(brought.key, -len(brought.topics))
-        for topic in brought.topics:
+        brought.topics.update(self._leaving.get(broker_name, ()))
+        self._leave(broker_name, brought.topics)
+        self._forget_of(broker_name)
+        return broker_name in self._leaving
+
+    def forget_some(self) -> bool:
+        """Forgets a piece of what left; tells whether there is more."""
+        if self._leaving:
+            self._forget_of(next(iter(self._leaving)))
+        return bool(self._leaving)
+
+    def _forget_of(self, broker_name: str) -> None:
+        left = self._leaving.get(broker_name, set())
+        for topic in [left.pop() for _ in range(min(len(left), _TOPICS_A_PIECE))]:
             self._forget(topic, broker_name)
+        self._leave(broker_name, left)
+
+    def _leave(self, broker_name: str, topics: set[str]) -> None:
+        if topics:
+            self._leaving[broker_name] = topics
+        else:
+            self._leaving.pop(broker_name, None)
 
     def delete(self, topic: str, broker_names: Iterable[str]) -> None:
         """Forgets a topic on some broker names."""
@@ -171,3 +221,9 @@ class TopicQueues:
         if not queues:
             del self._topics[topic]
             self._flagged.discard(topic)
+
+
+def _pieces(topics: Mapping[str, TopicConfig]) -> Iterator[Mapping[str, TopicConfig]]:
+    items = iter(topics.items())
+    while piece := dict(islice(items, _TOPICS_A_PIECE)):
+        yield piece

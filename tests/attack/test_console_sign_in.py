@@ -16,9 +16,11 @@ import pytest
 from ledgermq.client.config import ClientConfig
 from ledgermq.console import sessions
 from ledgermq.console.shapes.session import SignIn
+from ledgermq.http.replies import RequestError
 from ledgermq.protocol import signature
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import ClusterInfo
+from ledgermq.protocol.signature import Credentials
 from tests.attack.closed_broker import ROOT, SHOP, closed_broker
 from tests.e2e.console.api_client import Api, Refused
 from tests.e2e.wire_client import WireClient
@@ -131,6 +133,59 @@ def test_console_signs_so_that_nobody_can_make_another_request_of_it(
         monkeypatch.setattr(signature, "time", late)
         session = await one.sign_in(wanted, "127.0.0.1")
         assert session.credentials is not None and session.credentials.form == "stock"
+        await one.close()
+
+    asyncio.run(check())
+
+
+def sign_in_of(who: Credentials) -> SignIn:
+    return SignIn(access_key=who.access_key, secret_key=who.secret_key)
+
+
+def test_one_account_drives_out_its_own_sessions_only(
+    closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_TRIES_MAX", 100)
+    monkeypatch.setattr(sessions, "_SESSIONS_MAX", 6)
+    monkeypatch.setattr(sessions, "_OF_ACCOUNT_MAX", 4)
+
+    async def check() -> None:
+        one = console_sessions(closed)
+        roots = [await one.sign_in(sign_in_of(ROOT), "10.0.0.1") for _ in range(3)]
+        shops = [await one.sign_in(sign_in_of(SHOP), "10.0.0.2") for _ in range(7)]
+        found = [await one.find(session.id) for session in shops]
+        assert [session is not None for session in found] == [False] * 4 + [True] * 3
+        assert all([await one.find(session.id) for session in roots])
+        # Who has the most gives way to who has less, be it an admin.
+        roots.append(await one.sign_in(sign_in_of(ROOT), "10.0.0.1"))
+        assert len([1 for session in shops if await one.find(session.id)]) == 2
+        assert all([await one.find(session.id) for session in roots])
+        await one.close()
+
+    asyncio.run(check())
+
+
+def test_tries_of_others_keep_nobody_out_who_was_let_in_before(
+    closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_ALL_TRIES_MAX", 8)
+    wrong = SignIn(access_key=ROOT.access_key, secret_key="wrong-one")
+
+    async def status(one: sessions.Sessions, wanted: SignIn, peer: str) -> int:
+        try:
+            await one.sign_in(wanted, peer)
+        except RequestError as error:
+            return error.status
+        return 200
+
+    async def check() -> None:
+        one = console_sessions(closed)
+        assert await status(one, sign_in_of(ROOT), "10.0.0.1") == 200
+        # Addresses without end are one network.
+        tried = [await status(one, wrong, f"2001:db8::{number:x}") for number in range(1, 8)]
+        assert tried == [401] * 5 + [429] * 2
+        assert [await status(one, wrong, f"10.0.1.{n}") for n in range(4)] == [401, 401, 429, 429]
+        assert await status(one, sign_in_of(ROOT), "10.0.0.1") == 200
         await one.close()
 
     asyncio.run(check())

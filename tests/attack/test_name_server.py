@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, cycle
@@ -460,3 +461,24 @@ def test_what_was_signed_for_another_address_is_not_taken_where_a_key_says_so(
             assert remote.ask(f"localhost:{port}", RequestCode.GET_NAMESRV_CONFIG).code == 0
     finally:
         program.stop()
+
+
+def test_a_hundred_thousand_topics_hold_up_nobody(closed: LiveProgram) -> None:
+    """They were taken over in one turn of 0.6 s, and forgotten in another of 0.2."""
+    topics = {f"many-{number}": TopicConfig(f"many-{number}", 4, 4) for number in range(90_000)}
+    body = RegisterBrokerBody(topics, DataVersion(1, next(_versions))).encode(compressed=True)
+    told = {"brokerName": "shop-many", "brokerAddr": "10.0.0.9:10911", "clusterName": "C",
+            "haServerAddr": "10.0.0.9:10912", "brokerId": 0, "compressed": "true"}  # fmt: skip
+    with Wire(closed.address, SHOP) as broker, Wire(closed.address) as reader:
+        answered: list[int] = []
+        thread = threading.Thread(
+            target=lambda: answered.append(broker.ask(RequestCode.REGISTER_BROKER, told, body).code)
+        )
+        thread.start()
+        count = 0
+        while not answered:
+            assert reader.route("nobody-has-it") is None
+            count += 1
+        thread.join()
+        assert answered == [0] and count > 100
+        assert reader.route("many-89999") is not None

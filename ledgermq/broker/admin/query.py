@@ -12,8 +12,7 @@ from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.records.visible_records import VisibleRecords, visible_parts
-from ledgermq.broker.sight import visible_groups, visible_topics
-from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers
+from ledgermq.broker.sight import Eyes, visible_groups, visible_topics
 from ledgermq.broker.stand_bodies import QUEUES_A_PIECE, batched, encode_members, encode_stats
 from ledgermq.commitlog import KeyChainTooLongError, QueryResult
 from ledgermq.protocol import lenient_json
@@ -29,6 +28,7 @@ from ledgermq.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import NAMES_A_PIECE, Pieces, SlicedAnswers
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import InvalidRequestError
 from ledgermq.state.topics import TopicConfig

@@ -7,10 +7,10 @@ Each account is shown what it may see of them. Source: `AdminBrokerProcessor.jav
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.encoded_list import EncodedList
 from ledgermq.broker.sight import groups_of_table, pairs_of_table, topics_of_table
-from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import SlicedAnswers
 from ledgermq.state.broker_state import BrokerState
 
 

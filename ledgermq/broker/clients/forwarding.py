@@ -19,7 +19,6 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import UNSENT_BYTES_MAX, Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.visible_records import VisibleRecords
-from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers
 from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody
 from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -32,6 +31,7 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.signature import unsigned
 from ledgermq.protocol.transport import CommandProtocol, payer_of
+from ledgermq.protocol.transport.sliced_answers import Pieces, SlicedAnswers
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import (
     ConsumerOfflineError,

@@ -34,8 +34,7 @@ from ledgermq.broker.selectors.filters import (
     split_tags,
     subscription_of,
 )
-from ledgermq.broker.sight import visible_groups
-from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers, finished
+from ledgermq.broker.sight import Eyes, visible_groups
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
@@ -66,6 +65,12 @@ from ledgermq.protocol.heartbeat import (
 )
 from ledgermq.protocol.plain_text import escaped
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import (
+    NAMES_A_PIECE,
+    Pieces,
+    SlicedAnswers,
+    finished,
+)
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import (
@@ -139,7 +144,7 @@ class ClientProcessor:
         # Groups whose members want different things -> when the log tells it again.
         self._divided: dict[str, int] = {}
         # Large heart beats and what comes behind them, and lists of all producers.
-        self._sliced = SlicedAnswers(soon, clock_ms)
+        self._sliced = SlicedAnswers(soon, clock_ms, SystemBusyError)
         self._notices = MemberNotices(self._members_to_tell, soon, clock_ms)
         self._departures = Departures(self._leave_some, soon, clock_ms)
 

@@ -13,8 +13,7 @@ from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.sight import visible_groups, visible_topics
-from ledgermq.broker.sliced_answers import NAMES_A_PIECE, Eyes, Pieces, SlicedAnswers
+from ledgermq.broker.sight import Eyes, visible_groups, visible_topics
 from ledgermq.broker.stand_bodies import (
     QUEUES_A_PIECE,
     batched,
@@ -34,6 +33,7 @@ from ledgermq.protocol.headers import (
     QueryCorrectionOffsetHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import NAMES_A_PIECE, Pieces, SlicedAnswers
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import ServiceUnavailableError
 from ledgermq.state.topics import TopicConfig

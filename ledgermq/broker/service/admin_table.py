@@ -9,8 +9,8 @@ from ledgermq.broker.dispatch import Processor
 from ledgermq.broker.offsets.group_offsets import GroupOffsetProcessor
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.service.parts import Parts
-from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.transport.sliced_answers import SlicedAnswers
 
 
 def admin_processors(

@@ -33,7 +33,6 @@ from ledgermq.broker.sends.light_admission import LightAdmission
 from ledgermq.broker.sends.send import SendProcessor
 from ledgermq.broker.service.admin_table import admin_processors
 from ledgermq.broker.service.parts import Parts
-from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.broker.waits.delay import DelayedDelivery
 from ledgermq.broker.waits.deliveries import Deliveries
 from ledgermq.broker.waits.send_back import SendBackProcessor
@@ -44,7 +43,9 @@ from ledgermq.protocol.group_secret import GroupSecret
 from ledgermq.protocol.quick_frames import COMPILED
 from ledgermq.protocol.signature_check import STRONG, SignatureCheck
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import SlicedAnswers
 from ledgermq.state import names
+from ledgermq.state.errors import SystemBusyError
 
 _HOUR_MS: Final = 3_600_000
 
@@ -99,7 +100,7 @@ def bind_processors(parts: Parts) -> Processors:
     transactions = _transactions(parts)
     ends = _ends(parts, transactions, records)
     sends = _sends(parts, statistics)
-    sliced = SlicedAnswers(parts.soon, parts.clock_ms)
+    sliced = SlicedAnswers(parts.soon, parts.clock_ms, SystemBusyError)
     code = RequestCode
     table: dict[RequestCode, Processor] = {
         code.PULL_MESSAGE: pulls.pull,

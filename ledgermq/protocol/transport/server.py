@@ -9,6 +9,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.budgets import ReceiveBudget, SendBudget
@@ -85,7 +86,7 @@ class CommandServer:
             host: address to listen on; empty for all.
             port: 0 has the system choose.
             connections_max: further ones are refused at accept.
-            connections_per_host_max: the same for one peer address.
+            connections_per_host_max: the same for one peer address; of IPv6, for its /64.
             connections_per_host_rate: new connections a second of one peer address, and as many
                 at once; further ones are refused at accept.
             idle_timeout_s: used when `limits` is None.
@@ -165,12 +166,13 @@ class CommandServer:
     def admit(self, host: str) -> CommandProtocol | None:
         """Returns a protocol for a new connection, None to refuse it."""
         count = len(self.connections)
-        host_count = self._hosts.get(host, 0)
+        network = network_of(host)
+        host_count = self._hosts.get(network, 0)
         now_s = self._reactor.seconds()
         if (
             count < self._connections_max
             and host_count < self._connections_per_host_max
-            and self._new_connections.take(host, now_s)
+            and self._new_connections.take(network, now_s)
         ):
             return CommandProtocol(
                 self._reactor,
@@ -201,7 +203,7 @@ class CommandServer:
 
     def connection_made(self, connection: CommandProtocol) -> None:
         self.connections.add(connection)
-        host = connection.peer_host
+        host = network_of(connection.peer_host)
         self._hosts[host] = self._hosts.get(host, 0) + 1
         self._receiver.connection_made(connection)
 
@@ -212,7 +214,7 @@ class CommandServer:
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         self.connections.discard(connection)
-        host = connection.peer_host
+        host = network_of(connection.peer_host)
         self._hosts[host] -= 1
         if not self._hosts[host]:
             del self._hosts[host]

@@ -37,6 +37,7 @@ from itertools import count
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.transport.turn import Clock, DelayedCall
 
 # Seconds of a turn: for one connection, for all, and for all that ask for much while others are
@@ -86,8 +87,10 @@ class Paying(Protocol):
 
 
 def payer_of(connection: Paying) -> str:
-    """Returns for whom something is done: an account, or an address where none is known."""
-    return connection.account or connection.peer_host
+    """Returns for whom something is done: an account, or an address, or network, where none is
+    known.
+    """
+    return connection.account or network_of(connection.peer_host)
 
 
 class Payer:
@@ -157,7 +160,7 @@ class Share:
         """
         shares = self._shares
         if self._address is None and address:
-            self._address = shares.payer(address)
+            self._address = shares.payer(network_of(address))
         payer = self._payer or self._address
         paid_idle_s = shares.paid_idle_s(now_s)
         if self._debt_s:

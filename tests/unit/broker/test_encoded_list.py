@@ -13,12 +13,13 @@ from twisted.internet.defer import Deferred
 from ledgermq.broker.admin.table_lists import TableLists
 from ledgermq.broker.encoded_list import EncodedList
 from ledgermq.broker.sight import pairs_of_table, topics_of_table
-from ledgermq.broker.sliced_answers import SLICE_MS, SlicedAnswers
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.group_settings import GroupSettings
+from ledgermq.protocol.transport.sliced_answers import SLICE_MS, SlicedAnswers
 from ledgermq.state.document import Document
+from ledgermq.state.errors import SystemBusyError
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import ListConnection, Parts
@@ -55,7 +56,7 @@ class Turns:
         self.parts = Parts().lead()
         self.clock_ms = 0.0
         self.longest_ms = 0.0
-        self.sliced = SlicedAnswers(self.parts.turn.soon, lambda: self.clock_ms)
+        self.sliced = SlicedAnswers(self.parts.turn.soon, lambda: self.clock_ms, SystemBusyError)
 
     def end(self) -> None:
         begun_ms = self.clock_ms

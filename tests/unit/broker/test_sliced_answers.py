@@ -11,15 +11,6 @@ from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.clients.client_table import Client
 from ledgermq.broker.offsets.group_offsets import GroupOffsetProcessor
 from ledgermq.broker.selectors.filters import Subscription
-from ledgermq.broker.sliced_answers import (
-    NAMES_A_PIECE,
-    PER_CONNECTION_MAX,
-    SLICE_MS,
-    WAITING_BYTES_MAX,
-    WAITING_MAX,
-    Pieces,
-    SlicedAnswers,
-)
 from ledgermq.broker.stand_bodies import QUEUES_A_PIECE
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
@@ -41,6 +32,15 @@ from ledgermq.protocol.headers import (
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetHeader,
     QueryTopicConsumeByWhoRequestHeader,
+)
+from ledgermq.protocol.transport.sliced_answers import (
+    NAMES_A_PIECE,
+    PER_CONNECTION_MAX,
+    SLICE_MS,
+    WAITING_BYTES_MAX,
+    WAITING_MAX,
+    Pieces,
+    SlicedAnswers,
 )
 from ledgermq.state.errors import ServiceUnavailableError, SystemBusyError
 from ledgermq.state.subscriptions import SubscriptionGroup
@@ -102,8 +102,10 @@ class Bench:
             for queue_id in range(_QUEUES):
                 parts.state.commits.tell(f"g-{number}", "T", queue_id, queue_id % 10)
         parts.state.commits.propose()
+        while parts.turn.waiting:
+            parts.turn.end()
         self.store = SlowStore()
-        self.sliced = SlicedAnswers(parts.turn.soon, lambda: self.store.clock_ms)
+        self.sliced = SlicedAnswers(parts.turn.soon, lambda: self.store.clock_ms, SystemBusyError)
         self.groups = GroupOffsetProcessor(
             parts.config,
             parts.leadership,

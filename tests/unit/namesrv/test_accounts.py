@@ -41,6 +41,8 @@ class Connection:
         self.peer_host = host
         self.certificate_names = certificate_names
         self.is_trusted = False
+        self.account: str | None = None
+        self.is_open = True
 
 
 def signed(access_key: str, secret_key: str, body: bytes = b"body") -> RemotingCommand:

@@ -37,6 +37,7 @@ class Server:
     """Processors of a name server with accounts; it is its own peer."""
 
     peer_host, certificate_names, is_trusted = "10.0.0.7", (), False
+    account, is_open = None, True
 
     def __init__(self, folder: Path) -> None:
         config = load_namesrv_config(None, {"aclEnable": "true"})
@@ -44,10 +45,11 @@ class Server:
         accounts = parse_accounts(ACCOUNTS)
         self.processors = Processors(
             config,
-            RouteTable(expires_after_ms=1000, limits=config.limits),
+            RouteTable(expires_after_ms=1000, limits=config.limits, on_leaving=lambda: None),
             KvTable(folder / "kv.json", maybeDeferred, self.clock),
             Guard(lambda: accounts, route_needs_account=True),
             lambda: 0.0,
+            lambda function: None,
             NameAudit(self.noted.log),
         )
 

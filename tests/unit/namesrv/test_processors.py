@@ -25,7 +25,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         limits = RouteLimits(topics_max=10, brokers_max=10)
-        routes = RouteTable(expires_after_ms=1000, limits=limits)
+        routes = RouteTable(expires_after_ms=1000, limits=limits, on_leaving=lambda: None)
         routes.register(
             Registration(
                 cluster_name="C",
@@ -47,10 +47,12 @@ class Place:
         config = load_namesrv_config(None, {})
         guard = Guard(None, route_needs_account=False)
         self.routes = routes
-        self.processors = Processors(config, routes, kv, guard, lambda: 0.0)
+        self.processors = Processors(config, routes, kv, guard, lambda: 0.0, lambda _: None)
         self.peer_host = "10.0.0.1"
         self.certificate_names = ()
         self.is_trusted = False
+        self.account: str | None = None
+        self.is_open = True
 
     def ask(self, code: int, body: bytes = b"") -> RemotingCommand:
         answer = self.processors.answer(RemotingCommand.request(code, None, body), self)

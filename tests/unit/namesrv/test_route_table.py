@@ -37,6 +37,7 @@ def make_table(topics_max: int = 100, brokers_max: int = 10, **limits: int) -> T
     return Table(
         expires_after_ms=1000,
         limits=RouteLimits(topics_max=topics_max, brokers_max=brokers_max, **limits),
+        on_leaving=lambda: None,
     )
 
 
@@ -389,3 +390,60 @@ def test_nothing_is_kept_of_those_who_left() -> None:
     assert not any(kept.values()), kept
     inner = vars(table)["_topics"]
     assert not any(value for value in vars(inner).values() if isinstance(value, dict))
+
+
+MANY = tuple(f"many-{number:04}" for number in range(1000))
+
+
+def test_a_broker_that_leaves_while_its_topics_are_taken_over_leaves_none_behind() -> None:
+    table = make_table(topics_max=10_000)
+    owner = object()
+    steps = table.registering(told(MASTER, 0, *MANY), ANYBODY, owner, 0)
+    while not table.topics():
+        next(steps)
+    table.owner_lost(owner)
+    assert list(steps) == []
+    while table.forget_some():
+        pass
+    assert table.topics() == []
+    assert table._topics._count == 0 and table._topics._counts == {}
+
+
+def test_what_a_broker_says_later_counts_though_its_first_topics_are_not_all_there() -> None:
+    table = make_table(topics_max=10_000)
+    steps = table.registering(told(MASTER, 0, *MANY, perm=2), ANYBODY, "first", 0)
+    while not table.topics():
+        next(steps)
+    table.register(told(MASTER, 0, *MANY, counter=2, perm=4), ANYBODY, "second", 1)
+    assert list(steps) == []
+    assert {table.route(topic).queue_datas[0].perm for topic in MANY} == {4}
+
+
+def test_who_took_the_name_meanwhile_holds_it() -> None:
+    table = make_table(topics_max=10_000)
+    steps = table.registering(told(MASTER, 0, *MANY), SHOP, "first", 0)
+    next(steps)
+    table.register(told(REPLICA, 0, "own"), OTHER, "second", 1)
+    with pytest.raises(HeldError):
+        list(steps)
+    assert table.topics() == ["own"]
+
+
+def test_a_broker_that_left_is_in_no_route_before_its_topics_are_forgotten() -> None:
+    table = make_table(topics_max=10_000)
+    table.register(told(MASTER, 0, *MANY), ANYBODY, "first", 0)
+    table.register(told(REPLICA, 0, *MANY, broker_name="broker-b"), ANYBODY, "second", 0)
+    version = table.version
+    table.owner_lost("first")
+    for topic in MANY:
+        assert [data.broker_name for data in table.route(topic).queue_datas] == ["broker-b"]
+    table.owner_lost("second")
+    assert table.version > version
+    for topic in MANY:
+        with pytest.raises(RouteNotFoundError):
+            table.route(topic)
+    table.delete_topic(MANY[-1], "C1")
+    version = table.version
+    while table.forget_some():
+        pass
+    assert table.topics() == [] and table.version > version

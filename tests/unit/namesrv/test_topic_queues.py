@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from ledgermq.namesrv.errors import LimitError
 from ledgermq.namesrv.registrations import Registrant, RouteLimits
 from ledgermq.namesrv.topic_queues import UNIT_FLAG, UNIT_SUB_FLAG, TopicQueues
 from ledgermq.protocol.route import TopicConfig
 
+Topics = dict[str, TopicConfig]
 WHO = Registrant(key="k", account="a", is_free=True)
 
 
@@ -26,14 +28,19 @@ def topics(names: list[str], flags: int = 0) -> dict[str, TopicConfig]:
     return {name: TopicConfig(topic_name=name, topic_sys_flag=flags) for name in names}
 
 
+def put(table: TopicQueues, broker_name: str, who: Registrant, told: Topics) -> int:
+    """Takes them over; in how many pieces."""
+    return sum(1 for _ in table.putting(broker_name, who, told))
+
+
 @pytest.fixture
 def table() -> TopicQueues:
     made = TopicQueues(RouteLimits(topics_max=10_000, brokers_max=10))
-    made.put("large", WHO, topics([f"t{number}" for number in range(1000)]))
-    made.put("small", WHO, topics(["t1", "own"]))
-    made.put("small", WHO, topics(["unit"], UNIT_FLAG))
-    made.put("small", WHO, topics(["both"], UNIT_FLAG | UNIT_SUB_FLAG))
-    made.put("small", WHO, topics(["sub"], UNIT_SUB_FLAG))
+    put(made, "large", WHO, topics([f"t{number}" for number in range(1000)]))
+    put(made, "small", WHO, topics(["t1", "own"]))
+    put(made, "small", WHO, topics(["unit"], UNIT_FLAG))
+    put(made, "small", WHO, topics(["both"], UNIT_FLAG | UNIT_SUB_FLAG))
+    put(made, "small", WHO, topics(["sub"], UNIT_SUB_FLAG))
     return made
 
 
@@ -52,12 +59,59 @@ def test_topics_with_flags(table: TopicQueues) -> None:
 
 
 def test_flags_that_are_taken_away_and_topics_that_go(table: TopicQueues) -> None:
-    table.put("small", WHO, topics(["unit"]))
+    put(table, "small", WHO, topics(["unit"]))
     assert table.names_with_flags(unit=True, unit_sub=None) == ["both"]
     table.delete("both", ["small"])
     assert table.names_with_flags(unit=True, unit_sub=None) == []
-    table.put("large", WHO, topics(["both"]))
+    put(table, "large", WHO, topics(["both"]))
     assert table.names_with_flags(unit=True, unit_sub=None) == []
     table.drop_broker("small")
     assert table.names_with_flags(unit=None, unit_sub=True) == []
     assert len(table.names_with_flags(unit=False, unit_sub=False)) == 1001
+
+
+def count(table: TopicQueues, key: str = "k") -> tuple[int, int]:
+    return table._count, table._counts.get(key, 0)
+
+
+def test_many_topics_come_and_go_in_pieces() -> None:
+    table = TopicQueues(RouteLimits(topics_max=10_000, brokers_max=10))
+    many = topics([f"t{number:04}" for number in range(1000)])
+    put(table, "other", WHO, topics(["t0001"]))
+    assert put(table, "b", WHO, many) == 8 and count(table) == (1001, 1001)
+    assert table.drop_broker("b") and count(table) == (1, 1)
+    left = len(table.names())
+    assert 800 < left < 900
+    steps = 1
+    while table.forget_some():
+        steps += 1
+        assert left - 128 <= len(table.names()) < left
+        left = len(table.names())
+    assert steps == 7 and table.names() == ["t0001"]
+    assert list(table.of("t0001")) == ["other"] and not table.forget_some()
+
+
+def test_a_broker_name_that_comes_back_keeps_what_it_brings_again() -> None:
+    table = TopicQueues(RouteLimits(topics_max=10_000, brokers_max=10))
+    names = [f"t{number:04}" for number in range(1000)]
+    put(table, "b", WHO, topics(names))
+    table.drop_broker("b")
+    put(table, "b", WHO, topics(names[500:]))
+    assert count(table) == (500, 500)
+    # It leaves once more, before all of the first time is forgotten, and comes back with others.
+    table.drop_broker("b")
+    put(table, "b", WHO, topics(["new", names[0]]))
+    while table.forget_some():
+        assert "new" in table.names()
+    assert table.names() == ["new", names[0]] and count(table) == (2, 2)
+
+
+def test_what_left_does_not_count_against_who_comes() -> None:
+    limits = RouteLimits(topics_max=2000, brokers_max=10, topics_per_registrant_max=1000)
+    table, who = TopicQueues(limits), Registrant(key="k", account="a")
+    many = topics([f"t{number:04}" for number in range(1000)])
+    put(table, "b", who, many)
+    table.drop_broker("b")
+    assert sum(1 for _ in table.checking("b", who, many)) == 8
+    with pytest.raises(LimitError, match="topicsPerRegistrantMax of k: 1001 is over"):
+        list(table.checking("b", who, many | topics(["more"])))

@@ -15,11 +15,11 @@ from ledgermq.broker.clients.departures import DEPARTURES_MS
 from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.member_notices import MemberNotices
 from ledgermq.broker.selectors import sql_filter
-from ledgermq.broker.sliced_answers import NAMES_A_PIECE
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UnregisterClientRequestHeader
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.sliced_answers import NAMES_A_PIECE
 from ledgermq.state.errors import InvalidRequestError
 from tests.unit.broker.parts import Parts
 from tests.unit.protocol.wires import Recorder

@@ -13,7 +13,6 @@ from ledgermq.broker.clients.forwarding import ForwardingProcessor
 from ledgermq.broker.dispatch import Processor
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.records.visible_records import HIDDEN_TOPICS, VisibleRecords
-from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.broker.waits.send_back import SendBackProcessor
 from ledgermq.broker.waits.transaction_ends import TransactionProcessor
 from ledgermq.commitlog import AppendMessage, QueryResult, opening_record
@@ -23,8 +22,9 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from ledgermq.protocol.transport.sliced_answers import SlicedAnswers
 from ledgermq.state import names
-from ledgermq.state.errors import BrokerError
+from ledgermq.state.errors import BrokerError, SystemBusyError
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
 _SECRET = b'{"kind":"access","accounts":[{"secretKey":"of-the-operator"}]}'
@@ -103,7 +103,7 @@ class Bench:
         )
         queries = QueryProcessor(
             parts.config, parts.state, parts.clients, store, self.records, lambda *_: 0.0,
-            SlicedAnswers(parts.turn.soon, lambda: 0.0),
+            SlicedAnswers(parts.turn.soon, lambda: 0.0, SystemBusyError),
         )  # fmt: skip
         back = SendBackProcessor(
             parts.config, parts.leadership, parts.state, parts.proposals, self.records,
@@ -111,7 +111,7 @@ class Bench:
         )  # fmt: skip
         forwarding = ForwardingProcessor(
             parts.config, parts.leadership, parts.state, parts.clients, store, self.records,
-            SlicedAnswers(parts.turn.soon, lambda: 0.0),
+            SlicedAnswers(parts.turn.soon, lambda: 0.0, SystemBusyError),
         )  # fmt: skip
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CONSUMER_SEND_MSG_BACK: back.send_back,

@@ -124,14 +124,16 @@ class OwnNameServer:
 
     def __init__(self, folder: Path) -> None:
         limits = RouteLimits(topics_max=50_000, brokers_max=10)
-        self.routes = RouteTable(expires_after_ms=120_000, limits=limits)
+        self.routes = RouteTable(expires_after_ms=120_000, limits=limits, on_leaving=lambda: None)
         kv = KvTable(folder / "kv.json", maybeDeferred, Clock())
         guard = Guard(None, route_needs_account=False)
         config = load_namesrv_config(None, {})
-        self.processors = Processors(config, self.routes, kv, guard, lambda: 0.0)
+        self.processors = Processors(config, self.routes, kv, guard, lambda: 0.0, lambda _: None)
         self.peer_host = "10.0.0.1"
         self.certificate_names = ()
         self.is_trusted = False
+        self.account: str | None = None
+        self.is_open = True
 
     def answer(self, command: RemotingCommand) -> RemotingCommand:
         answer = self.processors.answer(command, self)

@@ -11,15 +11,12 @@ behind their own requests, and one unfinished answer of each is held at a time.
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.sight import Sight
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.transport import CommandProtocol, payer_of
-from ledgermq.state.errors import SystemBusyError
+from ledgermq.protocol.transport.turn_shares import Paying, payer_of
 
 # Of a turn, for all these answers together, in milliseconds.
 SLICE_MS: Final = 0.5
@@ -35,19 +32,21 @@ WAITING_BYTES_MAX: Final = 8 << 20
 _PAYER_CHARS_SHOWN: Final = 128
 
 # Work on one answer; what it returns may come still later.
-Pieces = Generator[None, None, RemotingCommand | Deferred[Any]]
+Made = RemotingCommand | Deferred[Any]
+Pieces = Generator[None, None, Made]
 
 
-@dataclass(frozen=True, slots=True)
-class Eyes:
-    """What an account sees that asked; its connection tells it for the request at hand only."""
+class Asking(Paying, Protocol):
+    """A connection, of which it is known whether it is there."""
 
-    sight: Sight | None
+    @property
+    def is_open(self) -> bool:
+        """False: nobody wants the answer any more."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    connection: CommandProtocol
+    connection: Asking
     pieces: Pieces
     answered: Deferred[Any]
     body_bytes: int
@@ -60,32 +59,43 @@ class SlicedAnswers:
     """
 
     def __init__(
-        self, soon: Callable[[Callable[[], None]], None], clock_ms: Callable[[], float]
+        self,
+        soon: Callable[[Callable[[], None]], None],
+        clock_ms: Callable[[], float],
+        busy: Callable[[str], Exception],
+        bytes_max: int = WAITING_BYTES_MAX,
     ) -> None:
         """Begins empty.
 
         Args:
             soon: has a function called in another turn.
             clock_ms: monotonic time.
+            busy: makes the error of who comes when as much waits as may.
+            bytes_max: of the bodies that requests in all lines came with.
         """
         self._soon = soon
         self._clock_ms = clock_ms
+        self._busy = busy
+        self._bytes_max = bytes_max
         # By payer, in the order in which they come next. None is empty.
         self._lines: dict[str, deque[_Waiting]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
 
-    def answer(self, connection: CommandProtocol, pieces: Pieces, body_bytes: int = 0) -> Answer:
+    def answer(
+        self, connection: Asking, pieces: Pieces, body_bytes: int = 0, payer: str = ""
+    ) -> Made:
         """Returns an answer that is made so, or a Deferred of it.
 
         Args:
             connection: who asks; when it is closed nothing more is done.
             pieces: as `Pieces`; what it raises before it first yields is raised here.
             body_bytes: of the request.
+            payer: in whose line it stands; that of the connection's payer if empty.
 
         Raises:
-            SystemBusyError: as many wait as may.
+            What `busy` makes: as many wait as may.
         """
         if not self._lines:
             end_ms = self._clock_ms() + SLICE_MS
@@ -94,19 +104,19 @@ class SlicedAnswers:
                 return made
             self._soon(self._go_on)
         else:
-            self._check_room(connection, body_bytes)
+            self._check_room(connection, body_bytes, payer or payer_of(connection))
         answered: Deferred[Any] = Deferred()
-        line = self._lines.setdefault(payer_of(connection), deque())
+        line = self._lines.setdefault(payer or payer_of(connection), deque())
         line.append(_Waiting(connection, pieces, answered, body_bytes))
         return answered
 
-    def has_of(self, connection: CommandProtocol) -> bool:
+    def has_of(self, connection: Asking) -> bool:
         """Tells whether a request of a connection waits: what it says later comes behind that."""
         line = self._lines.get(payer_of(connection), ())
         return any(waiting.connection is connection for waiting in line)
 
-    def _check_room(self, connection: CommandProtocol, body_bytes: int) -> None:
-        line = self._lines.get(payer_of(connection), ())
+    def _check_room(self, connection: Asking, body_bytes: int, payer: str) -> None:
+        line = self._lines.get(payer, ())
         own = sum(1 for waiting in line if waiting.connection is connection)
         count, line_bytes = len(self), body_bytes + _bytes_of(line)
         all_bytes = body_bytes + sum(map(_bytes_of, self._lines.values()))
@@ -114,15 +124,14 @@ class SlicedAnswers:
             count >= WAITING_MAX
             or len(line) * _LINE_PART >= WAITING_MAX
             or own >= PER_CONNECTION_MAX
-            or all_bytes > WAITING_BYTES_MAX
-            or line_bytes * _LINE_PART > WAITING_BYTES_MAX
+            or all_bytes > self._bytes_max
+            or line_bytes * _LINE_PART > self._bytes_max
         ):
-            payer = payer_of(connection)
-            raise SystemBusyError(
+            raise self._busy(
                 f"system busy: {count} requests for long answers wait, {own} of them of this"
                 f" connection and {len(line)} of {payer[:_PAYER_CHARS_SHOWN]}, and would have"
                 f" {all_bytes} bytes; allowed are {WAITING_MAX} and {PER_CONNECTION_MAX}, and"
-                f" {WAITING_BYTES_MAX} bytes, half of all for each"
+                f" {self._bytes_max} bytes, half of all for each"
             )
 
     def _go_on(self) -> None:
@@ -157,22 +166,24 @@ class SlicedAnswers:
         return made is not None
 
 
-def finished(pieces: Pieces) -> Answer:
+def finished(pieces: Pieces) -> Made:
     """Does all the work at once; returns what is answered."""
-    return _work(pieces, lambda: True)
+    made = _work(pieces, lambda: True)
+    assert made is not None
+    return made
 
 
 def _bytes_of(line: Iterable[_Waiting]) -> int:
     return sum(waiting.body_bytes for waiting in line)
 
 
-def _work(pieces: Pieces, has_time: Callable[[], bool]) -> RemotingCommand | Deferred[Any] | None:
+def _work(pieces: Pieces, has_time: Callable[[], bool]) -> Made | None:
     """Does one piece at least; returns the answer when that was the last, else None."""
     while True:
         try:
             next(pieces)
         except StopIteration as end:
-            made: RemotingCommand | Deferred[Any] = end.value
+            made: Made = end.value
             return made
         if not has_time():
             return None
