@@ -23,6 +23,8 @@ from ledgermq.protocol.bodies import MessageQueue
 _QUEUES_MAX: Final = 64
 # Of one queue: a part that brokers cut into many is read no further.
 _PULLS_MAX: Final = 20
+# Of a cursor: whoever asks may have made it up.
+_PLACES_MAX: Final = 16_384
 
 # Broker, queue, and the first offset of the part before.
 Place = tuple[str, int, int]
@@ -124,4 +126,7 @@ def read_cursor(text: str) -> dict[tuple[str, int], int]:
         places = msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=list[Place])
     except (msgspec.MsgspecError, ValueError) as error:
         raise RequestError(400, "this cursor is none of ours", field="cursor") from error
+    if len(places) > _PLACES_MAX:
+        message = f"this cursor has {len(places)} queues, {_PLACES_MAX} are allowed"
+        raise RequestError(400, message, field="cursor", limit=_PLACES_MAX)
     return {(broker, queue): max(before, 0) for broker, queue, before in places}

@@ -33,6 +33,8 @@ from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.errors import ProtocolError
 
 _CSRF_HEADER: Final = "x-csrf-token"
+# Of who is not known yet.
+_SIGN_IN_BYTES_MAX: Final = 65_536
 _NUMBERED: Final = {
     int(ResponseCode.NO_PERMISSION): 403,
     int(ResponseCode.TOPIC_NOT_EXIST): 404,
@@ -100,6 +102,9 @@ class Desk:
         return json_reply(self.sessions.shape(session, needed=needed))
 
     async def _sign_in(self, request: Request) -> Reply:
+        if len(request.body) > _SIGN_IN_BYTES_MAX:
+            message = f"this has {len(request.body)} bytes, {_SIGN_IN_BYTES_MAX} are allowed"
+            raise RequestError(413, message, limit=_SIGN_IN_BYTES_MAX)
         wanted = request.json(SignIn)
         try:
             session = await self.sessions.sign_in(wanted, request.peer_host)

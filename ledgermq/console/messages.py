@@ -37,6 +37,8 @@ BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 _LOOKED_INTO_BYTES_MAX: Final = 4 * 1024 * 1024
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 _INDENTED_DEPTH_MAX: Final = 32
+# Of keys, tags and ids in a row of a list; the page of a message shows all of them.
+_ROW_CHARS_MAX: Final = 1024
 _PREVIEW_BYTES: Final = 512
 _PREVIEW_CHARS: Final = 160
 _TEXT_BYTES_MAX: Final = 256 * 1024
@@ -235,23 +237,26 @@ def row_of(message: ReceivedMessage) -> shapes.MessageRow:
     record, queue = message.record, message.queue
     properties, _ = properties_of(message)
     is_late = record.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
-    origin = properties.get(names.RETRY_TOPIC) if is_late else None
+    origin = properties.get(names.RETRY_TOPIC, "")[:_ROW_CHARS_MAX] or None if is_late else None
     return shapes.MessageRow(
         topic=record.topic,
         broker=queue.broker_name,
         queue=record.queue_id,
         offset=record.queue_offset,
-        message_id=properties.get(names.UNIQUE_KEY) or message.offset_message_id,
+        message_id=properties.get(names.UNIQUE_KEY, "")[:_ROW_CHARS_MAX]
+        or message.offset_message_id,
         offset_id=message.offset_message_id,
-        keys=properties.get(names.KEYS, ""),
-        tags=properties.get(names.TAGS, ""),
+        keys=properties.get(names.KEYS, "")[:_ROW_CHARS_MAX],
+        tags=properties.get(names.TAGS, "")[:_ROW_CHARS_MAX],
         stored_ms=record.store_timestamp,
         born_ms=record.born_timestamp,
         body_bytes=len(record.body),
         preview=_preview(message),
         reconsume_times=record.reconsume_times,
         origin_topic=origin,
-        origin_id=properties.get(names.ORIGIN_MESSAGE_ID) if is_late else None,
+        origin_id=properties.get(names.ORIGIN_MESSAGE_ID, "")[:_ROW_CHARS_MAX] or None
+        if is_late
+        else None,
     )
 
 

@@ -34,7 +34,7 @@ from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import SearchOffsetRequestHeader, SearchOffsetResponseHeader
 
 _RUNNING_MAX: Final = 8
-_OF_SESSION_MAX: Final = 4
+_OF_OWNER_MAX: Final = 4
 _KEPT_MAX: Final = 50
 _TAILS_MAX: Final = 8
 _TIME_MAX: Final = 2**63 - 1
@@ -54,6 +54,8 @@ _log = Logger()
 class _Search:
     id: str
     session: str
+    # In whose quota it counts: an account, or a session without one.
+    owner: str
     cluster: str
     wanted: shapes.SearchRequest
     begun_s: float
@@ -78,7 +80,9 @@ class Searches:
         # Looks at the ends of topics that are at work.
         self._tails = 0
 
-    def start(self, view: ClusterView, session: str, wanted: shapes.SearchRequest) -> shapes.Search:
+    def start(
+        self, view: ClusterView, session: str, account: str, wanted: shapes.SearchRequest
+    ) -> shapes.Search:
         """Begins a search.
 
         Raises:
@@ -86,9 +90,10 @@ class Searches:
         """
         _check(wanted)
         running = [one for one in self._searches.values() if one.state == "running"]
-        mine = sum(one.session == session for one in running)
-        if len(running) >= _RUNNING_MAX or mine >= _OF_SESSION_MAX:
-            limit = _OF_SESSION_MAX if mine >= _OF_SESSION_MAX else _RUNNING_MAX
+        owner = account or session
+        mine = sum(one.owner == owner for one in running)
+        if len(running) >= _RUNNING_MAX or mine >= _OF_OWNER_MAX:
+            limit = _OF_OWNER_MAX if mine >= _OF_OWNER_MAX else _RUNNING_MAX
             raise RequestError(429, f"{limit} searches run already; stop one", limit=limit)
         ended = [one for one in self._searches.values() if one.state != "running"]
         for one in ended[: max(len(ended) - _KEPT_MAX + 1, 0)]:
@@ -98,6 +103,7 @@ class Searches:
         search = _Search(
             id=secrets.token_urlsafe(12),
             session=session,
+            owner=owner,
             cluster=view.id,
             wanted=wanted,
             begun_s=now_s,

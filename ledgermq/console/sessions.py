@@ -207,7 +207,7 @@ class Sessions:
             if counts[account] >= _OF_ACCOUNT_MAX:
                 whose: str | None = account
             elif len(self._sessions) >= _SESSIONS_MAX:
-                ((whose, _),) = counts.most_common(1)
+                whose = max(counts, key=lambda one: (counts[one], one == account))
             else:
                 return
             theirs = [one for one in self._sessions.values() if one.account == whose]

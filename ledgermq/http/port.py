@@ -250,6 +250,8 @@ class _Connection(http.HTTPChannel):
         reactor = self.port.reactor
         if self._is_full:
             self._unread = function
+            # Who reads nothing is no reason to refuse others.
+            self.port.mark_answered(self)
             self._stalled = self.callLater(self.port.limits.stall_s, self._too_slow_to_read)
         elif self._turn is None and self._share.begin(reactor.seconds(), self._payer):
             self._call(function)
@@ -268,6 +270,7 @@ class _Connection(http.HTTPChannel):
         super().resumeProducing()
         function = self._no_longer_stalled()
         if function is not None and not self.is_lost:
+            self.port.mark_asked(self)
             self.begin(function)
 
     def _no_longer_stalled(self) -> Callable[[], None] | None:

@@ -463,16 +463,20 @@ def test_what_was_signed_for_another_address_is_not_taken_where_a_key_says_so(
         program.stop()
 
 
-def test_a_hundred_thousand_topics_hold_up_nobody(closed: LiveProgram) -> None:
+def test_a_hundred_thousand_topics_hold_up_nobody(tmp_path: Path) -> None:
     """They were taken over in one turn of 0.6 s, and forgotten in another of 0.2."""
     topics = {f"many-{number}": TopicConfig(f"many-{number}", 4, 4) for number in range(90_000)}
     body = RegisterBrokerBody(topics, DataVersion(1, next(_versions))).encode(compressed=True)
     told = {"brokerName": "shop-many", "brokerAddr": "10.0.0.9:10911", "clusterName": "C",
             "haServerAddr": "10.0.0.9:10912", "brokerId": 0, "compressed": "true"}  # fmt: skip
-    with Wire(closed.address, SHOP) as broker, Wire(closed.address) as reader:
-        answered: list[int] = []
+    with (
+        start(tmp_path, is_closed=True) as program,
+        Wire(program.address, SHOP) as broker,
+        Wire(program.address) as reader,
+    ):
+        answered: list[RemotingCommand] = []
         thread = threading.Thread(
-            target=lambda: answered.append(broker.ask(RequestCode.REGISTER_BROKER, told, body).code)
+            target=lambda: answered.append(broker.ask(RequestCode.REGISTER_BROKER, told, body))
         )
         thread.start()
         count = 0
@@ -480,5 +484,7 @@ def test_a_hundred_thousand_topics_hold_up_nobody(closed: LiveProgram) -> None:
             assert reader.route("nobody-has-it") is None
             count += 1
         thread.join()
-        assert answered == [0] and count > 100
+        (answer,) = answered
+        assert answer.code == 0, answer.remark
+        assert count > 100
         assert reader.route("many-89999") is not None

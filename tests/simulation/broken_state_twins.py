@@ -30,15 +30,15 @@ def offsets_answered_at_once() -> list[Patch]:
 
 def offsets_under_way_count_as_stored() -> list[Patch]:
     """A commit that is made again while the first waits for a majority is answered at once."""
-    original = OffsetCommits._take_told
+    original = OffsetCommits._changes_of
 
-    def take_told(self: Any) -> Any:
-        told, room = original(self)
-        if any(told == one.told for one in self._proposed):
-            self._proposed, told = [], {}
-        return told, room
+    def changes_of(self: Any, piece: Any) -> Any:
+        changes = original(self, piece)
+        if any(changes == one.notes.told for one in self._proposed):
+            self._proposed, changes = [], {}
+        return changes
 
-    return [(OffsetCommits, "_take_told", take_told)]
+    return [(OffsetCommits, "_changes_of", changes_of)]
 
 
 def topics_visible_when_proposed() -> list[Patch]:

@@ -27,8 +27,11 @@ from ledgermq.http.replies import RequestError
 
 _KEPT_MS: Final = 600_000
 _PREVIEWS_MAX: Final = 200
+# Of one account: its eldest gives way.
+_PREVIEWS_OF_ACCOUNT_MAX: Final = 20
 _ENDED_MAX: Final = 100
 _RUNNING_MAX: Final = 20
+_RUNNING_OF_ACCOUNT_MAX: Final = 5
 # Of the items of one change.
 _STEPS_MAX: Final = 100_000
 # Of all that is kept besides what runs.
@@ -77,7 +80,7 @@ class Register:
         if len(plan.steps) > _STEPS_MAX:
             message = f"this has {len(plan.steps)} items, {_STEPS_MAX} are allowed"
             raise RequestError(400, message, field="items", limit=_STEPS_MAX)
-        self._forget()
+        self._forget(call.account)
         action = _Action(
             id=secrets.token_urlsafe(12),
             kind=kind,
@@ -103,10 +106,12 @@ class Register:
         if not mine or not hmac.compare_digest(action.token.encode(), token.encode()):
             raise RequestError(403, "the token is not that of this preview", field="token")
         if action.state == "preview":
-            running = sum(one.state == "running" for one in self._actions.values())
-            if running >= _RUNNING_MAX:
-                message = f"{running} changes are being carried out; wait for one"
-                raise RequestError(429, message, limit=_RUNNING_MAX)
+            running = [one for one in self._actions.values() if one.state == "running"]
+            own = sum(one.account == call.account for one in running) if call.account else 0
+            for count, limit in ((own, _RUNNING_OF_ACCOUNT_MAX), (len(running), _RUNNING_MAX)):
+                if count >= limit:
+                    message = f"{count} changes are being carried out; wait for one"
+                    raise RequestError(429, message, limit=limit)
             action.state, action.begun_ms = "running", self._now_ms()
             for step in action.plan.steps:
                 step.state = "waiting"
@@ -168,11 +173,21 @@ class Register:
             raise missing("action", call.path["action"])
         return action
 
-    def _forget(self) -> None:
-        """Drops previews whose time is over, and what ended long ago."""
+    def _forget(self, account: str) -> None:
+        """Drops previews whose time is over, those that an account has too many of to get one more,
+        and what ended long ago.
+        """
         now_ms = self._now_ms()
         for action in list(self._actions.values()):
             if action.state == "preview" and action.expires_ms < now_ms:
+                del self._actions[action.id]
+        if account:
+            mine = [
+                one
+                for one in self._actions.values()
+                if one.state == "preview" and one.account == account
+            ]
+            for action in mine[: max(len(mine) - _PREVIEWS_OF_ACCOUNT_MAX + 1, 0)]:
                 del self._actions[action.id]
         for states, count_max in ((("preview",), _PREVIEWS_MAX), (("done", "stopped"), _ENDED_MAX)):
             found = [one for one in self._actions.values() if one.state in states]

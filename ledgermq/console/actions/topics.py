@@ -28,6 +28,7 @@ from ledgermq.protocol.names import DEFAULT_TOPIC
 
 _KEPT_FLAGS: Final = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
 _DELIVER_S: Final = 30.0
+_BROKERS_MAX: Final = 1000
 # Half messages whose producers did not answer for too long.
 _PUT_ASIDE: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
@@ -36,8 +37,12 @@ async def writers_of(view: ClusterView, names: list[str]) -> list[Target]:
     """Returns who takes changes.
 
     Raises:
-        RequestError: a broker group is not known, or has no leader.
+        RequestError: a broker group is not known, or has no leader, or there are too many.
     """
+    if len(names) > _BROKERS_MAX:
+        message = f"this names {len(names)} broker groups, {_BROKERS_MAX} are allowed"
+        raise RequestError(400, message, field="brokers", limit=_BROKERS_MAX)
+    names = list(dict.fromkeys(names))
     brokers = await view.brokers()
     for name in names:
         if name not in brokers:
@@ -159,7 +164,7 @@ async def plan_update_topic(call: Call, wanted: shapes.UpdateTopic) -> Plan:
     """Changes a topic."""
     entries = await _entries(call, wanted.topic)
     steps, warnings = [], []
-    for broker in wanted.brokers or sorted(entries):
+    for broker in dict.fromkeys(wanted.brokers) or sorted(entries):
         entry = entries.get(broker)
         if entry is None:
             raise missing("broker", broker)

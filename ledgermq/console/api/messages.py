@@ -34,7 +34,7 @@ _TRANSACTIONS: Final[dict[int, _Transaction]] = {
 async def start_search(call: Call) -> shapes.Search:
     """Begins a search."""
     assert isinstance(call.body, shapes.SearchRequest)
-    return call.searches.start(call.cluster, call.session, call.body)
+    return call.searches.start(call.cluster, call.session, call.account, call.body)
 
 
 async def get_search(call: Call) -> shapes.Search:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from ledgermq.console.absent import missing
+from ledgermq.console.api.groups import group_config
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.group_members import load_members
@@ -27,6 +28,7 @@ async def get_running(call: Call) -> shapes.Running:
     """What a member tells about itself."""
     view, client_id = call.cluster, call.path["client"]
     query, tally = call.asks(shapes.RunningQuery), Tally()
+    await group_config(view, call.path["group"])
     members = await load_members(view, tally, call.path["group"])
     if client_id not in members.clients:
         raise missing("client", client_id)
