@@ -22,11 +22,21 @@ from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import find_property
-from ledgermq.protocol.record import RecordHead, decode_record_head
+from ledgermq.protocol.record import (
+    RECORD_FIXED_BYTES,
+    V6_HOSTS_BYTES,
+    RecordHead,
+    decode_record_head,
+    decode_record_times,
+)
 
 # Of a record, its first field.
 _SIZE: Final = Struct(">i")
 _QUERY_ROUNDS: Final = 3
+# Of the records of one answer, which is a frame; the newest is told in any case.
+_QUERY_BYTES_MAX: Final = 8 << 20
+# In which the times of a record stand, whatever its addresses are.
+_HEAD_BYTES: Final = RECORD_FIXED_BYTES + V6_HOSTS_BYTES
 
 _Ended = TypeVar("_Ended")
 
@@ -114,8 +124,19 @@ class LookUp:
 
     def store_time_at(self, physical_offset: int) -> int | None:
         """Return the store time of the committed record at a place, None when there is none."""
-        found = self._read_record(physical_offset)
-        return None if found is None else found[1].store_timestamp
+        store = self._store
+        end_position = self._dispatcher.dispatched_position
+        left = end_position - physical_offset
+        if left <= 0 or physical_offset < first_place(store.first_position, self._plain_end):
+            return None
+        try:
+            # Its body may have megabytes.
+            head = self._read_at(physical_offset, min(_HEAD_BYTES, left))
+            size_bytes, place, stored_ms = decode_record_times(head)
+        except (StructError, LookupError, RemoteProtocolError):
+            return None
+        is_whole = 0 < size_bytes <= left and place == physical_offset
+        return stored_ms if is_whole else None
 
     def store_time(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
         """Return the store time of a message, None when it is not there."""
@@ -154,7 +175,8 @@ class LookUp:
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> Generator[None, None, QueryResult]:
-        """Look for the newest records of a topic that have a key; yields behind each piece of work.
+        """Look for the newest records of a topic that have a key, as many as an answer has room
+        for; yields behind each piece of work.
 
         The index holds hashes: what it finds is compared with topic and key, for another topic's
         record may be entered under the same hash, and its readers may be others.
@@ -168,7 +190,7 @@ class LookUp:
         key_bytes = key.encode("utf-8", "replace")
         for _ in range(_QUERY_ROUNDS):
             found_at = yield from self._key_index.lookup(topic, key, count_max, begin_ms, end)
-            places, oldest = sorted(set(found_at)), end
+            places, oldest, left = sorted(set(found_at), reverse=True), end, _QUERY_BYTES_MAX
             for place in places:
                 yield
                 found = self._read_record(place)
@@ -179,10 +201,14 @@ class LookUp:
                 oldest = min(oldest, stored)
                 is_wanted = head.topic == topic_bytes and has_key(head.properties, key_bytes)
                 if is_wanted and begin_ms <= stored <= end_ms:
+                    left -= len(record)
+                    if left < 0 and parts:
+                        break
                     parts.append(record)
             if parts or not places or oldest < begin_ms or oldest == end:
                 break
             end = oldest
+        parts.reverse()
         return QueryResult(
             parts, self._key_index.end_timestamp, max(0, self._key_index.end_physical_offset)
         )

@@ -4,11 +4,18 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from ledgermq.console.absent import missing
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.shapes.groups import GroupState
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_tables import is_system_group
-from ledgermq.protocol.bodies import ConsumeOffsets, ConsumeStats, MessageQueue
+from ledgermq.http.replies import RequestError
+from ledgermq.protocol.bodies import (
+    ConsumeOffsets,
+    ConsumeStats,
+    MessageQueue,
+    SubscriptionGroupConfig,
+)
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.headers import GetConsumeStatsRequestHeader
 from ledgermq.protocol.names import RETRY_PREFIX
@@ -162,3 +169,18 @@ def state_of(
     if out_per_s <= 0 and age >= _STUCK_MS:
         return "stuck", f"{left} messages wait, members are online, and none is consumed"
     return "behind", f"{left} messages wait"
+
+
+async def group_config(view: ClusterView, group: str) -> dict[str, SubscriptionGroupConfig]:
+    """Returns a group by broker group.
+
+    Raises:
+        RequestError: there is no such group.
+    """
+    table = await view.groups(group)
+    found = table.by_name.get(group)
+    if found is None and table.tally.is_silent:
+        raise RequestError(502, "no broker tells its groups", field="group", value=group)
+    if found is None:
+        raise missing("group", group)
+    return found

@@ -17,6 +17,7 @@ from ledgermq.namesrv.errors import NamesrvError, NotAllowedError
 from ledgermq.namesrv.registrations import Registrant
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.signature_check import ANY, SignatureCheck
 from ledgermq.protocol.signed_for import IsOwn
 
@@ -79,7 +80,7 @@ class Caller(NamedTuple):
         """As the route table knows it."""
         account, host = self.account, self.connection.peer_host
         if account is None:
-            return Registrant(key=f"address {host}")
+            return Registrant(key=f"address {network_of(host)}")
         if not account.access_key:
             return Registrant(key=f"address {host}", account="", is_free=True)
         key = f"account {account.access_key}"

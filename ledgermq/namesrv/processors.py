@@ -88,6 +88,10 @@ _LARGE_ROUTE_BYTES: Final = 16_384
 _SLOW_MS: Final = 5.0
 _REST_FACTOR: Final = 10
 _NAMES_A_PIECE: Final = 512
+# Registrations of the greatest size whose bodies may wait. What is made of a compressed one takes
+# so many times as much.
+_BODIES_MAX: Final = 4
+_INFLATED_TIMES: Final = 40
 
 
 class _Kept(NamedTuple):
@@ -123,9 +127,9 @@ class Processors:
         self.refusals = Refusals(clock_ms)
         # The answer to registrations, and the version of the key-value table that it was made of.
         self._order: tuple[int, bytes] = (-1, b"")
-        # Registrations of many topics; one has at most half of what may wait.
+        # Registrations of many topics; those of one registrant have at most half of what may wait.
         self._sliced = SlicedAnswers(
-            soon, clock_ms, LineFullError, bytes_max=2 * config.registration_bytes_max
+            soon, clock_ms, LineFullError, bytes_max=_BODIES_MAX * config.registration_bytes_max
         )
         # Bodies of lists and of large routes by code and name.
         self._lists: dict[tuple[int, str], _Kept] = {}
@@ -252,15 +256,28 @@ class Processors:
         self._check_registration(header, len(command.body))
         if header.broker_id < _BROKER_ID_MIN:
             raise RemoteProtocolError("brokerId", header.broker_id, "0 for the master, or more")
+        size, limit = len(command.body), self._config.registration_bytes_max
         found = crc32_masked(command.body)
         if header.body_crc32 and found != header.body_crc32:
             raise BodyChecksumError(found, header.body_crc32)
         return self._sliced.answer(
             caller.connection,
             self._registering(command, header, caller),
-            len(command.body),
+            min(size * _INFLATED_TIMES, limit) if header.compressed else size,
             caller.registrant.key,
         )
+
+    def _behind(self, caller: Caller, answer: Callable[[], RemotingCommand]) -> Answer:
+        """Answers behind the registrations of the same connection that are under way."""
+        key = caller.registrant.key
+        if not self._sliced.has_of(caller.connection, key):
+            return answer()
+
+        def pieces() -> Pieces:
+            yield from ()
+            return answer()
+
+        return self._sliced.answer(caller.connection, pieces(), 0, key)
 
     def _registering(
         self, command: RemotingCommand, header: RegisterBrokerRequestHeader, caller: Caller
@@ -324,19 +341,29 @@ class Processors:
             self._order = (self._kv.version, body)
         return self._order[1]
 
-    def unregister_broker(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
+    def unregister_broker(self, command: RemotingCommand, caller: Caller) -> Answer:
         """UNREGISTER_BROKER."""
         header = command.header(UnRegisterBrokerRequestHeader)
         caller.check_broker_name(header.broker_name)
+        return self._behind(caller, lambda: self._unregister(command, header, caller))
+
+    def _unregister(
+        self, command: RemotingCommand, header: UnRegisterBrokerRequestHeader, caller: Caller
+    ) -> RemotingCommand:
         self._routes.unregister(
             header.broker_addr, header.broker_name, caller.registrant, caller.connection
         )
         return command.response(ResponseCode.SUCCESS)
 
-    def query_data_version(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
+    def query_data_version(self, command: RemotingCommand, caller: Caller) -> Answer:
         """QUERY_DATA_VERSION: has the broker's topic table changed since it registered?"""
         header = command.header(QueryDataVersionRequestHeader)
         caller.check_broker_name(header.broker_name)
+        return self._behind(caller, lambda: self._compare_version(command, header, caller))
+
+    def _compare_version(
+        self, command: RemotingCommand, header: QueryDataVersionRequestHeader, caller: Caller
+    ) -> RemotingCommand:
         version = DataVersion.decode(command.body)
         known = self._routes.refresh(
             header.broker_addr, version, caller.registrant, self._clock_ms()

@@ -58,7 +58,8 @@ class LiveBroker:
     broker_name: str
     broker_id: int
     ha_server_addr: str
-    data_version: DataVersion
+    # None while its topics are taken over.
+    data_version: DataVersion | None
     ledger_term: int | None
     registrant: Registrant
     # Monotonic ms of the last registration or version query.

@@ -129,12 +129,19 @@ class RouteTable:
         if takes_topics:
             for _ in self._topics.putting(told.broker_name, registrant, told.topics):
                 yield
-                if self._live.get(told.broker_addr) is not live:
-                    # It left, or said something else.
+                if not self._is_master(told, live):
                     break
+            else:
+                live.data_version = told.data_version
             # Lists that were made meanwhile lack some.
             self.version += 1
         return master
+
+    def _is_master(self, told: Registration, live: LiveBroker) -> bool:
+        """False when it left, said something else, or another one is the master by now."""
+        if self._live.get(told.broker_addr) is not live:
+            return False
+        return self._names[told.broker_name].addresses.get(MASTER_ID) == told.broker_addr
 
     def _check(self, told: Registration, registrant: Registrant) -> None:
         before = self._live.get(told.broker_addr)
@@ -172,7 +179,9 @@ class RouteTable:
         )
         if not is_known or former != (told.cluster_name, told.broker_addr) or takes_topics:
             self.version += 1
-        live = self._put_live(told, registrant, owner, now_ms)
+        # No version until all of its topics are there: if they stay out, it brings them again.
+        version = None if takes_topics else told.data_version
+        live = self._put_live(told, registrant, owner, now_ms, version)
         self._restore_master(name)
         if told.filter_servers:
             self._filter_servers[told.broker_addr] = told.filter_servers
@@ -235,7 +244,12 @@ class RouteTable:
             raise LimitError("clustersPerRegistrantMax", len(clusters), limit, registrant.key)
 
     def _put_live(
-        self, told: Registration, registrant: Registrant, owner: object, now_ms: float
+        self,
+        told: Registration,
+        registrant: Registrant,
+        owner: object,
+        now_ms: float,
+        version: DataVersion | None,
     ) -> LiveBroker:
         address = told.broker_addr
         live = self._live[address] = LiveBroker(
@@ -243,7 +257,7 @@ class RouteTable:
             broker_name=told.broker_name,
             broker_id=told.broker_id,
             ha_server_addr=told.ha_server_addr,
-            data_version=told.data_version,
+            data_version=version,
             ledger_term=told.ledger_term,
             registrant=registrant,
             seen_ms=now_ms,

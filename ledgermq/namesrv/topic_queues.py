@@ -74,6 +74,15 @@ class TopicQueues:
             news += sum(1 for topic in piece if topic not in known)
             new_names += sum(1 for topic in piece if topic not in self._topics)
             yield
+        if self._count + news > self._limits.topic_entries_max or (
+            len(self._topics) + new_names > self._limits.topics_max
+        ):
+            # Some were counted before others brought them, and what left is there still.
+            while self.forget_some():
+                yield
+            known = self._topics_of(broker_name)
+            news = sum(1 for topic in topics if topic not in known)
+            new_names = sum(1 for topic in topics if topic not in self._topics)
         limits, brought = self._limits, self._brought.get(broker_name)
         is_moved = brought is not None and brought.key != registrant.key
         moved = len(self._topics_of(broker_name)) if is_moved else 0

@@ -312,6 +312,24 @@ def _checked_sys_flag(buffer: Buffer, offset: int) -> int:
     return int(_INT32.unpack_from(buffer, offset + SYS_FLAG_OFFSET)[0])
 
 
+def decode_record_times(buffer: Buffer) -> tuple[int, int, int]:
+    """Return size, physical offset and store time of a record of which its first
+    `RECORD_FIXED_BYTES` + `V6_HOSTS_BYTES` are there, or all of it.
+
+    Raises:
+        RemoteProtocolError: no record begins so.
+    """
+    try:
+        fields = _DISPATCH_V4.unpack_from(buffer)
+        if fields[5] & HOST_V6_MASK:
+            fields = _DISPATCH_HEADS[fields[5] & HOST_V6_MASK].unpack_from(buffer)
+    except StructError as error:
+        raise RemoteProtocolError("record bytes", len(buffer), "the head of a record") from error
+    if fields[1] not in (RECORD_MAGIC, RECORD_MAGIC_V2):
+        raise RemoteProtocolError("record magic", fields[1], RECORD_MAGIC)
+    return fields[0], fields[4], fields[6]
+
+
 def _tail(
     buffer: Buffer, offset: int, size_bytes: int, magic: int, body_start: int, body_bytes: int
 ) -> tuple[bytes, bytes]:

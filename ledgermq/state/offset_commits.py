@@ -72,6 +72,9 @@ class OffsetCommits:
         # follows at once.
         self._leaving: _Proposed | None = None
         self._is_more_due = False
+        # The piece of it whose end is waited for, and whether a call for the next one is due.
+        self._awaited: _Proposed | None = None
+        self._is_call_due = False
         # Commands that are neither applied nor refused, in their order.
         self._proposed: list[_Proposed] = []
         self._proposed_room = NO_ROOM
@@ -90,7 +93,7 @@ class OffsetCommits:
     def forget(self) -> None:
         """Forgets what was told: this member begins to lead."""
         self._gathered, self._proposed = OffsetNotes(), []
-        self._leaving, self._is_more_due = None, False
+        self._leaving, self._awaited, self._is_more_due = None, None, False
         self._proposed_room = self._late_room = NO_ROOM
         self._refusals.forget()
 
@@ -173,23 +176,25 @@ class OffsetCommits:
         if self._refusals.is_waiting:
             # What the log refused is told to operators, and proposed again.
             self._give_up()
-        elif self._leaving is not None:
-            self._is_more_due = True
         else:
             self._is_more_due = True
-            self._go_on()
+            if not self._is_call_due:
+                self._go_on()
 
     def _give_up(self) -> None:
         """What leaves waits with what is gathered until the log is asked again."""
         waiting, self._waiting = self._waiting, []
         leaving, self._leaving, self._is_more_due = self._leaving, None, False
         if leaving is not None:
-            self._gathered.put_back(leaving.notes)
+            self._gathered = leaving.notes.joined(self._gathered)
             waiting = [*leaving.waiting, *waiting]
         _tell(waiting, SystemBusyError(self._refusals.alarm or _OFFSETS))
 
     def _go_on(self) -> None:
-        """Proposes the next piece."""
+        """Proposes the next piece, unless one is on its way that it has to wait for."""
+        self._is_call_due = False
+        if self._awaited is not None:
+            return
         if self._leaving is None and self._is_more_due:
             self._leaving = _Proposed(self._gathered, self._waiting)
             self._gathered, self._waiting, self._is_more_due = OffsetNotes(), [], False
@@ -212,6 +217,12 @@ class OffsetCommits:
         else:
             _tell(waiting, None)
         if self._is_more_due if is_last else not changes:
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """In a turn of its own."""
+        if not self._is_call_due:
+            self._is_call_due = True
             self._call_at_end_of_turn(self._go_on)
 
     def _changes_of(self, piece: OffsetNotes) -> OffsetsByKey:
@@ -230,6 +241,8 @@ class OffsetCommits:
     def _propose_piece(self, proposed: _Proposed, changes: OffsetsByKey, whole: _Proposed) -> None:
         """Proposes a piece of `whole`; the next one follows in a turn of its own."""
         self._proposed.append(proposed)
+        if self._leaving is whole:
+            self._awaited = proposed
         room = proposed.notes.room
         self._proposed_room = self._proposed_room.plus(room)
 
@@ -250,12 +263,13 @@ class OffsetCommits:
                 leaving = [] if self._leaving is None else [self._leaving.notes]
                 self._gathered.put_back(proposed.notes, newer + leaving)
             waiting = proposed.waiting
-            if self._leaving is whole:
+            if self._awaited is proposed:
+                self._awaited = None
                 if error is not None:
                     # Who waits for the last piece waits for this one, too.
                     waiting = [*waiting, *whole.waiting]
                     whole.waiting.clear()
-                self._call_at_end_of_turn(self._go_on)
+                self._go_on_soon()
             _tell(waiting, error)
 
         self._propose(changes, done)

@@ -1,11 +1,10 @@
 """OffsetNotes: offsets that a leader was told and that stand in no command yet.
 
-Pure. Hundreds of thousands may be told within a second: a command takes some of them, in the order
-in which their pairs were first told.
+Pure. Hundreds of thousands may be told within a second: a command takes some of them, and none of
+this costs what all have, but for those that are joined.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
 from ledgermq.state.consumer_offsets import NO_ROOM, OffsetsByKey, Room
 
@@ -43,24 +42,40 @@ class OffsetNotes:
             self._add_room(key, room)
 
     def take(self, count_max: int) -> "OffsetNotes":
-        """Takes some offsets out; what a pair needs goes with the last of it."""
+        """Takes some offsets out, those of the newest pairs, which costs nothing for the others;
+        what a pair needs goes with the last of it.
+        """
         taken, left = OffsetNotes(), count_max
-        # A pair has one queue at least.
-        for key in list(islice(self.told, count_max)):
-            queues = self.told[key]
+        while self.told and left:
+            key, queues = self.told.popitem()
             if len(queues) > left:
-                taken.told[key] = part = dict(islice(queues.items(), left))
-                self.told[key] = {n: offset for n, offset in queues.items() if n not in part}
+                taken.told[key] = dict(queues.popitem() for _ in range(left))
+                self.told[key] = queues
                 break
-            taken.told[key] = self.told.pop(key)
+            taken.told[key] = queues
+            left -= len(queues)
             room = self._rooms.pop(key, NO_ROOM)
             if room is not NO_ROOM:
                 self.room = self.room.minus(room)
                 taken._add_room(key, room)
-            left -= len(queues)
-            if not left:
-                break
         return taken
+
+    def joined(self, newer: "OffsetNotes") -> "OffsetNotes":
+        """Returns all of this and of what was told later, in one of the two: nobody may use them
+        any more. It costs what the smaller one has.
+        """
+        if len(newer.told) > len(self.told):
+            newer.put_back(self)
+            return newer
+        for key, queues in newer.told.items():
+            known = self.told.get(key)
+            if known is None:
+                self.told[key] = queues
+            else:
+                known.update(queues)
+        for key, room in newer._rooms.items():
+            self._add_room(key, room)
+        return self
 
     def put_back(self, former: "OffsetNotes", newer: Sequence["OffsetNotes"] = ()) -> None:
         """Takes over what was told before all that is noted here, but for what is in `newer`."""

@@ -28,13 +28,28 @@ GROUP_SUBSCRIPTIONS_MAX: Final = 1000
 _BROKER_NAME_BYTES_MAX: Final = 255
 # Of the body of a request for locks, for each queue.
 _QUEUE_BYTES: Final = 1024
+# Of requests that have none, many of which wait for somebody else: a member, a new message.
+_NO_BODY_BYTES_MAX: Final = 4096
+_WITHOUT_BODY: Final = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.END_TRANSACTION,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.CLONE_GROUP_OFFSET,
+)
 
 
 class _Limit(NamedTuple):
     """Of the bytes of a body."""
 
     bytes_max: int
-    # Of the configuration.
+    # Of the configuration; empty: it cannot be changed.
     key: str
     error: type[BrokerError]
 
@@ -44,7 +59,9 @@ def with_limits(processors: Mapping[int, Processor], config: BrokerConfig) -> di
     beat = _Limit(config.heart_beat_bytes_max, "maxHeartbeatBytes", InvalidRequestError)
     locks = _Limit(config.lock_queues_max * _QUEUE_BYTES, "maxLockQueues", InvalidRequestError)
     message = _Limit(config.message_bytes_max, "maxMessageSize", IllegalMessageError)
+    nothing = _Limit(_NO_BODY_BYTES_MAX, "", InvalidRequestError)
     limits = {
+        **dict.fromkeys(map(int, _WITHOUT_BODY), nothing),
         **dict.fromkeys(SEND_CODES, message),
         int(RequestCode.HEART_BEAT): beat,
         int(RequestCode.CHECK_CLIENT_CONFIG): beat,
@@ -64,9 +81,10 @@ def _limited(processor: Processor, limit: _Limit) -> Processor:
 
     def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
         if len(command.body) > bytes_max:
+            key = f" (key {limit.key})" if limit.key else ""
             raise limit.error(
                 f"the body of a request {command.code} has {len(command.body)} bytes,"
-                f" allowed are {bytes_max} (key {limit.key})"
+                f" allowed are {bytes_max}{key}"
             )
         return processor(connection, command)
 

@@ -28,6 +28,7 @@ RELAY_INTERVAL_MS: Final = 1000
 _ANSWER_MS: Final = 3000
 # Queues of groups whose offsets wait; more are dropped, as all were without a relay.
 _WAITING_MAX: Final = 10_000
+_FIELDS_CHARS_MAX: Final = 4096
 # Of them, what goes out in one round.
 _ROUND_MAX: Final = 1000
 # Tries of one offset: by then its client has found the leader, or is gone.
@@ -87,6 +88,9 @@ class OffsetRelay:
     def take(self, header: UpdateConsumerOffsetRequestHeader, ext_fields: dict[str, str]) -> None:
         """Notes what a client told; the next round passes it on."""
         key = (header.consumer_group, header.topic, header.queue_id)
+        if sum(map(len, ext_fields)) + sum(map(len, ext_fields.values())) > _FIELDS_CHARS_MAX:
+            # What no client says: it would be kept as it is.
+            return
         if key in self._waiting or len(self._waiting) < _WAITING_MAX:
             self._waiting[key] = _Told(header.commit_offset, ext_fields)
 

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any, Final
 
-from ledgermq.console.absent import missing
 from ledgermq.console.api.running import owners_of
 from ledgermq.console.call import Call, matching, ordered, page_of, words_of
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.group_figures import (
     Lag,
     QueueStats,
+    group_config,
     load_all,
     load_stats_and_rate,
     retry_lag,
@@ -29,7 +29,6 @@ from ledgermq.console.tally import Tally
 from ledgermq.console.topic_figures import queue_ends
 from ledgermq.console.topic_tables import is_system_group
 from ledgermq.console.versions import version_name
-from ledgermq.http.replies import RequestError
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
 from ledgermq.protocol.heartbeat import ConsumeType
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX
@@ -175,21 +174,6 @@ async def dead_letters_of(view: ClusterView, tally: Tally, group: str) -> int:
         return 0
     table = await queue_ends(view, tally, await view.leaders(tally, sorted(entries)), topic)
     return sum(max(ends.max_offset - ends.min_offset, 0) for ends in table.values())
-
-
-async def group_config(view: ClusterView, group: str) -> dict[str, SubscriptionGroupConfig]:
-    """Returns a group by broker group.
-
-    Raises:
-        RequestError: there is no such group.
-    """
-    table = await view.groups(group)
-    found = table.by_name.get(group)
-    if found is None and table.tally.is_silent:
-        raise RequestError(502, "no broker tells its groups", field="group", value=group)
-    if found is None:
-        raise missing("group", group)
-    return found
 
 
 async def get_consumer_group(call: Call) -> shapes.ConsumerGroup:

@@ -4,9 +4,9 @@ import asyncio
 from typing import Final
 
 from ledgermq.console.absent import missing
-from ledgermq.console.api.groups import group_config
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
+from ledgermq.console.group_figures import group_config
 from ledgermq.console.group_members import load_members
 from ledgermq.console.shapes import groups as shapes
 from ledgermq.console.tally import FAILURES, Tally, reason_of

@@ -110,9 +110,9 @@ class SlicedAnswers:
         line.append(_Waiting(connection, pieces, answered, body_bytes))
         return answered
 
-    def has_of(self, connection: Asking) -> bool:
+    def has_of(self, connection: Asking, payer: str = "") -> bool:
         """Tells whether a request of a connection waits: what it says later comes behind that."""
-        line = self._lines.get(payer_of(connection), ())
+        line = self._lines.get(payer or payer_of(connection), ())
         return any(waiting.connection is connection for waiting in line)
 
     def _check_room(self, connection: Asking, body_bytes: int, payer: str) -> None:

@@ -35,7 +35,13 @@ def scan(
     monkeypatch.setattr(searches, "pull", pull)
     monkeypatch.setattr(searches.asyncio, "sleep", sleep)
     search = _Search(
-        id="1", session="s", cluster="c", wanted=SearchRequest(topic="T"), begun_s=0.0, seen_s=0.0
+        id="1",
+        session="s",
+        owner="s",
+        cluster="c",
+        wanted=SearchRequest(topic="T"),
+        begun_s=0.0,
+        seen_s=0.0,
     )
     target = cast(Target, type("Leader", (), {"name": "b", "address": "127.0.0.1:1"}))
     queue = MessageQueue("T", "b", 0)

@@ -447,3 +447,37 @@ def test_a_broker_that_left_is_in_no_route_before_its_topics_are_forgotten() -> 
     while table.forget_some():
         pass
     assert table.topics() == [] and table.version > version
+
+
+def test_topics_that_were_not_all_taken_over_are_brought_again() -> None:
+    """A name server that said "I have this version" would lack them until a topic changes."""
+    table = make_table(topics_max=10_000)
+    registration = told(MASTER, 0, *MANY)
+    steps = table.registering(registration, ANYBODY, "first", 0)
+    while not table.topics():
+        next(steps)
+    # Its connection is closing.
+    steps.close()
+    version = registration.data_version
+    assert table.refresh(MASTER, version, ANYBODY, 0) is None
+    table.register(registration, ANYBODY, "second", 1)
+    assert len(table.topics()) == len(MANY)
+    assert table.refresh(MASTER, version, ANYBODY, 1) == version
+
+
+def test_a_former_master_says_nothing_more_of_the_topics() -> None:
+    table = make_table(topics_max=10_000)
+    steps = table.registering(told(MASTER, 0, *MANY, perm=2), ANYBODY, "first", 0)
+    while not table.topics():
+        next(steps)
+    table.register(told(REPLICA, 0, *MANY, perm=6), ANYBODY, "second", 1)
+    assert list(steps) == []
+    assert {table.route(topic).queue_datas[0].perm for topic in MANY} == {6}
+
+
+def test_topics_that_two_bring_at_once_count_once() -> None:
+    table = make_table(topics_max=1500)
+    steps = table.registering(told(MASTER, 0, *MANY), SHOP, "first", 0)
+    next(steps)
+    table.register(told(REPLICA, 0, *MANY, broker_name="broker-b"), OTHER, "second", 0)
+    assert list(steps) != [] and len(table.topics()) == len(MANY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,6 +14,7 @@ from ledgermq.state.errors import (
     SystemBusyError,
 )
 from ledgermq.state.offset_commits import PIECE_MAX
+from ledgermq.state.offset_notes import OffsetNotes
 from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.topics import TopicConfig
 from ledgermq.state.under_way import OnCommitted, UnderWay
@@ -212,9 +214,11 @@ def test_a_great_many_that_the_table_has_are_proposed_no_more() -> None:
     tell_many(scene, 2 * PIECE_MAX)
     scene.commits.tell("g0", "A", 0, 1)
     scene.state.write_offsets()
-    assert offset_count(scene.parts.commit_all()) == 1
-    for _ in range(2):
+    bodies = scene.parts.commit_all()
+    for _ in range(3):
         scene.parts.turn.end()
+        bodies += scene.parts.commit_all()
+    assert offset_count(bodies) == 1
     assert room(scene) == (0, 0) and not scene.commits.is_on_its_way("g1", "A", 1)
 
 
@@ -233,6 +237,48 @@ def test_who_waits_behind_a_piece_that_the_log_refuses_is_told_so() -> None:
     scene.parts.commit_all()
     assert (scene.offset, len(scene.told), room(scene)) == (5, 1, (0, 0))
     assert sum(len(queues) for queues in scene.state.offsets.all().values()) == 2 * PIECE_MAX + 1
+
+
+def test_no_piece_overtakes_the_one_that_its_waiter_waits_for() -> None:
+    """A call for the next piece was due when another turn's commits came: two were under way."""
+    scene = Scene()
+    tell_many(scene, 2 * PIECE_MAX)
+    scene.state.write_offsets()
+    scene.commits.tell("late", "A", 0, 1)
+    scene.state.write_offsets()
+    scene.parts.commit_state()
+    # In one turn the last piece goes, and somebody commits with more than a piece behind it.
+    for number in range(PIECE_MAX):
+        scene.commits.tell("more", "A", number, 1)
+    scene.commit(77)
+    scene.parts.turn.end()
+    for _ in range(6):
+        assert len(scene.parts.written) <= 1 or scene.told == []
+        scene.parts.commit_state(SystemBusyError("refused") if scene.parts.written else None)
+        scene.parts.turn.end()
+    assert scene.told != [None]
+
+
+def test_a_log_that_refuses_costs_no_turn_what_all_offsets_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are joined with what was told since, which is little."""
+    scene = Scene()
+    tell_many(scene, 3 * PIECE_MAX)
+    scene.state.write_offsets()
+    scene.parts.commit_state(SystemBusyError("refused"))
+    copied: list[int] = []
+    put_back = OffsetNotes.put_back
+
+    def counted(self: OffsetNotes, former: OffsetNotes, newer: Sequence[OffsetNotes] = ()) -> None:
+        copied.append(sum(map(len, former.told.values())))
+        put_back(self, former, newer)
+
+    monkeypatch.setattr(OffsetNotes, "put_back", counted)
+    scene.parts.turn.end()
+    scene.parts.commit_state(SystemBusyError("refused"))
+    scene.parts.turn.end()
+    assert scene.parts.written == [] and max(copied) <= PIECE_MAX
 
 
 def test_pieces_that_wait_for_a_log_that_refuses_are_gathered_again() -> None:
