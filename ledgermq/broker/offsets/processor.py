@@ -40,7 +40,7 @@ from ledgermq.protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
-from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport import CommandProtocol, payer_of
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import BrokerError, NotFoundError
 
@@ -81,7 +81,7 @@ class OffsetProcessor:
         state: BrokerState,
         store: QueueEnds,
         memory_bytes: int,
-        relay: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None],
+        relay: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str], str], None],
     ) -> None:
         """Binds the parts.
 
@@ -90,7 +90,7 @@ class OffsetProcessor:
             state: the stored offsets.
             store: the queues.
             memory_bytes: a message so near to the end of the log counts as read from memory.
-            relay: passes an offset on to the leader: as decoded, and as it came.
+            relay: passes an offset on to the leader: as decoded, as it came, and who told it.
         """
         self._relay = relay
         self._memory_bytes = memory_bytes
@@ -186,7 +186,7 @@ class OffsetProcessor:
         if not leadership.is_serving and not leadership.is_slave:
             if not command.is_one_way:
                 raise leadership.refusal()
-            self._relay(header, command.ext_fields or {})
+            self._relay(header, command.ext_fields or {}, payer_of(connection))
             return None
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         state, offset = self._state, header.commit_offset

@@ -11,6 +11,7 @@ the leader (`leader_trust.py`), and in this member's name: the client had the ri
 for this broker. Where members have no secret it is passed on as it came.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
@@ -26,11 +27,13 @@ from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 
 RELAY_INTERVAL_MS: Final = 1000
 _ANSWER_MS: Final = 3000
-# Queues of groups whose offsets wait; more are dropped, as all were without a relay.
+# Queues of groups whose offsets wait, half of them of one account or address; more are dropped, as
+# all were without a relay.
 _WAITING_MAX: Final = 10_000
+_OF_PAYER_MAX: Final = _WAITING_MAX // 2
 _FIELDS_CHARS_MAX: Final = 4096
 # Of them, what goes out in one round.
-_ROUND_MAX: Final = 1000
+_ROUND_MAX: Final = 256
 # Tries of one offset: by then its client has found the leader, or is gone.
 _TRIES_MAX: Final = 60
 
@@ -41,16 +44,21 @@ _Key = tuple[str, str, int]
 class _Told:
     """The newest word of a client about one queue."""
 
-    __slots__ = ("ext_fields", "offset", "tries")
+    __slots__ = ("ext_fields", "offset", "payer", "tries")
 
-    def __init__(self, offset: int, ext_fields: dict[str, str]) -> None:
+    def __init__(self, offset: int, ext_fields: dict[str, str], payer: str) -> None:
         self.offset = offset
         self.ext_fields = ext_fields
+        # Who told it first.
+        self.payer = payer
         self.tries = 0
 
 
 class OffsetRelay:
-    """Passes offsets on while this member does not lead."""
+    """Passes offsets on while this member does not lead.
+
+    Invariant: `_of_payer` counts what waits by who told it first.
+    """
 
     def __init__(
         self,
@@ -82,17 +90,36 @@ class OffsetRelay:
         self._connect = connect
         self._trust = trust
         self._waiting: dict[_Key, _Told] = {}
+        self._of_payer: Counter[str] = Counter()
         # The connection of a round that is under way.
         self._peer: Peer | None = None
 
-    def take(self, header: UpdateConsumerOffsetRequestHeader, ext_fields: dict[str, str]) -> None:
-        """Notes what a client told; the next round passes it on."""
+    def take(
+        self, header: UpdateConsumerOffsetRequestHeader, ext_fields: dict[str, str], payer: str
+    ) -> None:
+        """Notes what a client told; the next round passes it on.
+
+        Args:
+            header: as decoded.
+            ext_fields: as they came.
+            payer: account or address of the client.
+        """
         key = (header.consumer_group, header.topic, header.queue_id)
         if sum(map(len, ext_fields)) + sum(map(len, ext_fields.values())) > _FIELDS_CHARS_MAX:
             # What no client says: it would be kept as it is.
             return
-        if key in self._waiting or len(self._waiting) < _WAITING_MAX:
-            self._waiting[key] = _Told(header.commit_offset, ext_fields)
+        former = self._waiting.get(key)
+        if former is not None:
+            self._waiting[key] = _Told(header.commit_offset, ext_fields, former.payer)
+        elif len(self._waiting) < _WAITING_MAX and self._of_payer[payer] < _OF_PAYER_MAX:
+            self._waiting[key] = _Told(header.commit_offset, ext_fields, payer)
+            self._of_payer[payer] += 1
+
+    def _drop(self, key: _Key) -> None:
+        payer = self._waiting.pop(key).payer
+        self._of_payer[payer] -= 1
+        if not self._of_payer[payer]:
+            del self._of_payer[payer]
 
     def run(self) -> None:
         """Begins a round, if something waits; called from time to time."""
@@ -106,7 +133,7 @@ class OffsetRelay:
             told.tries += 1
             known = self._offsets.find(group, topic, queue_id)
             if told.tries > _TRIES_MAX or (known is not None and known >= told.offset):
-                del self._waiting[group, topic, queue_id]
+                self._drop((group, topic, queue_id))
         master, leader_id = self._find_master(), self._leadership.leader_id
         if not self._waiting or master is None or leader_id is None:
             self._ask_again()
@@ -132,6 +159,7 @@ class OffsetRelay:
     def _store_here(self) -> None:
         """This member leads again."""
         waiting, self._waiting = self._waiting, {}
+        self._of_payer.clear()
         for (group, topic, queue_id), told in waiting.items():
             known = self._offsets.find(group, topic, queue_id)
             if known is not None and known < told.offset:
@@ -143,7 +171,7 @@ class OffsetRelay:
         def answered(answer: RemotingCommand) -> None:
             # A refusal that time does not heal, or a newer word, are none of this one.
             if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE and self._waiting.get(key) is told:
-                del self._waiting[key]
+                self._drop(key)
 
         return peer.request(command, _ANSWER_MS).addCallback(answered)
 

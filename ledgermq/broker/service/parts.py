@@ -46,7 +46,7 @@ class Parts:
     # Returns what fires when name servers know the topics of the moment.
     topics_told: Callable[[], Deferred[None]]
     # Passes an offset on to the leader: as decoded, and as it came.
-    relay_offset: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None]
+    relay_offset: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str], str], None]
     # Wall clock, monotonic time, and the wall clock's time without its jumps ahead.
     now_ms: Callable[[], int]
     clock_ms: Callable[[], float]

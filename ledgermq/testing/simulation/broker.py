@@ -415,7 +415,7 @@ class SimBroker:
         self.proposals.add_own(messages, lambda _, error: done(error))
 
 
-def _ignore_offset(header: object, fields: object) -> None:
+def _ignore_offset(header: object, fields: object, payer: str) -> None:
     """Nobody tells offsets to members that do not lead."""
 
 

@@ -4,10 +4,15 @@ import struct
 
 import pytest
 
-from ledgermq.commitlog import GetMessageStatus
+from ledgermq.commitlog import GetMessageStatus, look_up
 from ledgermq.commitlog.key_index import unsigned_hash_of
 from ledgermq.dledger.entry import HEAD_BYTES, read_head
-from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET, RECORD_FIXED_BYTES, decode_record
+from ledgermq.protocol.record import (
+    PHYSICAL_OFFSET_OFFSET,
+    RECORD_FIXED_BYTES,
+    V6_HOSTS_BYTES,
+    decode_record,
+)
 from tests.unit.commitlog.single_member import START_MS, Broker, message
 
 Status = GetMessageStatus
@@ -209,6 +214,31 @@ def test_store_times(broker):
     assert broker.store.store_time("Missing", 0, 0) is None
     assert broker.store.earliest_store_time("TopicTest", 0) == START_MS
     assert broker.store.earliest_store_time() == START_MS
+
+
+def test_the_store_time_of_a_large_message_costs_its_head(broker, monkeypatch):
+    broker.send(message(b"x" * 8000))
+    reader, sizes = broker.store._look_up, []
+    read_at = reader._read_at
+
+    def counted(position, size):
+        sizes.append(size)
+        return read_at(position, size)
+
+    monkeypatch.setattr(reader, "_read_at", counted)
+    assert broker.store.store_time("TopicTest", 0, 0) == START_MS
+    assert sizes and max(sizes) <= RECORD_FIXED_BYTES + V6_HOSTS_BYTES
+
+
+def test_query_tells_the_newest_that_an_answer_has_room_for(broker, monkeypatch):
+    monkeypatch.setattr(look_up, "_QUERY_BYTES_MAX", 3000)
+    for n in range(5):
+        broker.send(message(b"%d" % n * 1000, properties=b"KEYSk"))
+    found = broker.store.query("TopicTest", "k", 32, 0, FOREVER)
+    assert [decode_record(part).body[:1] for part in found.parts] == [b"3", b"4"]
+    monkeypatch.setattr(look_up, "_QUERY_BYTES_MAX", 1)
+    found = broker.store.query("TopicTest", "k", 32, 0, FOREVER)
+    assert [decode_record(part).body[:1] for part in found.parts] == [b"4"]
 
 
 def test_query_returns_the_newest_oldest_first(broker):

@@ -17,7 +17,7 @@ from ledgermq.console.shapes.actions import ItemsQuery
 from ledgermq.http.replies import RequestError
 
 
-def a_call(session: str = "s", action: str = "") -> Call:
+def a_call(session: str = "s", action: str = "", account: str = "") -> Call:
     view = ClusterView("c", "c", Remote("127.0.0.1:1", ClientConfig()))
     nobody = cast(Any, None)
     return Call(
@@ -31,7 +31,7 @@ def a_call(session: str = "s", action: str = "") -> Call:
         query=ItemsQuery(),
         body=None,
         session=session,
-        account="",
+        account=account,
         peer="127.0.0.1",
         now_ms=0,
     )
@@ -150,3 +150,38 @@ def test_a_run_ends_with_its_session_before_its_next_item() -> None:
 
     ended = asyncio.run(run())
     assert (ended.state, ended.counts) == ("stopped", {"unknown": 1, "waiting": 1})
+
+
+def test_one_account_holds_a_part_of_the_places() -> None:
+    async def run() -> None:
+        register = Register(Audit(None), Clock())
+        waits = asyncio.Event()
+
+        async def wait() -> str:
+            await waits.wait()
+            return ""
+
+        begun = []
+        for _ in range(6):
+            action = register.preview(a_call(account="a"), "k", plan_of(Step(target="t", run=wait)))
+            begun.append(a_call(action=action.id, account="a"))
+            if len(begun) == 6:
+                with pytest.raises(RequestError) as refused:
+                    register.confirm(begun[-1], action.token)
+                assert (refused.value.status, refused.value.limit) == (429, 5)
+            else:
+                register.confirm(begun[-1], action.token)
+        other = register.preview(a_call(account="b"), "k", plan_of(Step(target="t", run=wait)))
+        # Previews of one account drive out its own.
+        mine = [
+            register.preview(a_call(account="a"), "k", plan_of(Step(target="t", run=wait))).id
+            for _ in range(30)
+        ]
+        with pytest.raises(RequestError):
+            register.look(a_call(action=mine[9], account="a"))
+        register.look(a_call(action=mine[10], account="a"))
+        register.confirm(a_call(action=other.id, account="b"), other.token)
+        register.stop_all()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())

@@ -369,6 +369,23 @@ class PortTests(TestCase):
         while self.asked_count < 100:
             await turn()
 
+    async def test_who_reads_nothing_is_closed_for_a_new_connection(self) -> None:
+        """Its next request waits until it reads, and nobody else was let in until then."""
+        self.port = self.opened(Limits(connections_max=2))
+        for _ in range(2):
+            browser = await self.connected()
+            browser.transport.pauseProducing()
+            browser.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+            asked_count = -1
+            while asked_count != self.asked_count:
+                asked_count = self.asked_count
+                for _ in range(300):
+                    await turn()
+        self.assertLess(self.asked_count, 60)
+        for _ in range(3):
+            self.assertEqual((await self.ask("/hello")).status, 200)
+        self.assertLessEqual(self.port.connection_count, 2)
+
     async def test_pages_that_nobody_reads_cost_the_connection(self) -> None:
         self.port = self.opened(Limits(stall_s=0.1))
         browser = await self.connected()

@@ -273,7 +273,7 @@ class _NoStore:
         raise AssertionError(name)
 
 
-def _relay(header: object, fields: object) -> None:
+def _relay(header: object, fields: object, payer: str) -> None:
     raise AssertionError("the leader passed an offset on")
 
 

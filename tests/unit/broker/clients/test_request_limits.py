@@ -118,6 +118,22 @@ def test_a_send_is_not_looked_into_that_is_larger_than_a_message_may_be() -> Non
     assert len(taken) == 5
 
 
+@pytest.mark.parametrize("code", [11, 361, 14, 15, 36, 37, 222, 223, 307, 309, 314])
+def test_a_request_without_a_body_brings_none(code: int) -> None:
+    """Megabytes of them waited for a member that did not answer, or for a new message."""
+    taken: list[RemotingCommand] = []
+
+    def take(connection: Any, command: RemotingCommand) -> None:
+        taken.append(command)
+
+    processors = with_limits({code: take}, Parts().config)
+    nobody: Any = None
+    processors[code](nobody, RemotingCommand(code=code, body=b"{}"))
+    with pytest.raises(InvalidRequestError, match="has 16777216 bytes, allowed are 4096$"):
+        processors[code](nobody, RemotingCommand(code=code, body=bytes(16 << 20)))
+    assert len(taken) == 1
+
+
 def test_an_expression_has_the_limits_that_it_has_in_a_pull() -> None:
     bench = Bench()
     for text, reason in (

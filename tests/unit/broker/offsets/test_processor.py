@@ -44,7 +44,7 @@ class Bench:
             self.parts.state,
             cast(Any, None),
             0,
-            lambda header, fields: self.relayed.append(header),
+            lambda header, fields, payer: self.relayed.append(header),
         )
         self.connection = cast(Any, ListConnection())
 

@@ -2,6 +2,7 @@
 
 from twisted.internet.defer import Deferred, succeed
 
+from ledgermq.broker.offsets import relay
 from ledgermq.broker.offsets.relay import OffsetRelay
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -62,12 +63,14 @@ class Scene:
         assert address == MASTER
         return self.master
 
-    def tell(self, offset: int, queue_id: int = 0) -> dict[str, str]:
+    def tell(
+        self, offset: int, queue_id: int = 0, group: str = "g", payer: str = "a", more: str = ""
+    ) -> dict[str, str]:
         header = UpdateConsumerOffsetRequestHeader(
-            consumer_group="g", topic="T", queue_id=queue_id, commit_offset=offset
+            consumer_group=group, topic="T", queue_id=queue_id, commit_offset=offset
         )
-        fields = {**header.to_ext_fields(), "Signature": f"of {offset}"}
-        self.relay.take(header, fields)
+        fields = {**header.to_ext_fields(), "Signature": f"of {offset}{more}"}
+        self.relay.take(header, fields, payer)
         return fields
 
 
@@ -151,3 +154,21 @@ def test_stop_ends_a_round() -> None:
     scene.relay.run()
     assert scene.relay.stop() is not None
     assert scene.master.stopped_count == 1
+
+
+def test_one_account_has_half_of_what_waits_and_keeps_no_more_than_it_says() -> None:
+    scene = Scene()
+    for number in range(relay._OF_PAYER_MAX + 10):
+        scene.tell(5, queue_id=number, group="flood")
+    scene.tell(5, queue_id=7, more="x" * 250_000)
+    waiting = scene.relay._waiting
+    assert len(waiting) == relay._OF_PAYER_MAX
+    other = scene.tell(9, payer="b")
+    assert len(waiting) == relay._OF_PAYER_MAX + 1
+    assert max(len(str(told.ext_fields)) for told in waiting.values()) < 4096
+    passed_on: list[dict[str, str]] = []
+    while waiting:
+        scene.relay.run()
+        assert len(scene.master.asked) <= relay._ROUND_MAX
+        passed_on += scene.master.answer()
+    assert passed_on[-1] == other and not scene.relay._of_payer
