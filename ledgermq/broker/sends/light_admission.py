@@ -3,9 +3,14 @@
 Each light queue has a consume queue with files of its own, and comes into being by being named; so
 their number is limited. What waits for its time or the end of its transaction is checked when it is
 sent, and is put into them whatever has come meanwhile.
+
+To count twenty thousand takes a tenth of a second. So those that were let in since the last count
+are noted, which are there in a moment, and they are counted anew now and then.
 """
 
-from typing import Protocol
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.commitlog import (
@@ -28,11 +33,26 @@ class LightQueues(Protocol):
     def queues(self, topic: str) -> list[int]: ...
 
 
+# A count is good for so long; one that says that there is no room is looked at sooner.
+_COUNT_S: Final = 60.0
+_FULL_COUNT_S: Final = 5.0
+
+
 class LightAdmission:
     """Says whether a message may go into light queues, or why not."""
 
-    def __init__(self, config: BrokerConfig, queues: LightQueues) -> None:
-        """Binds the parts."""
+    def __init__(
+        self,
+        config: BrokerConfig,
+        queues: LightQueues,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Binds the parts; `clock_s` is monotonic."""
+        self._clock_s = clock_s
+        # How many there were, when that was counted, and whom it did not find.
+        self._count = 0
+        self._counted_s = float("-inf")
+        self._let_in: set[str] = set()
         self._queues_max = config.light_queues_max
         self._knows_names = config.knows_light_queues
         self._is_on = config.knows_light_queues and config.dispatches_to_light_queues
@@ -73,9 +93,27 @@ class LightAdmission:
         new = {name for name in wanted if LIGHT_QUEUE_ID not in self._queues.queues(name)}
         if not new:
             return
-        count = self._queues.count_light_queues()
-        if count + len(new) > self._queues_max:
+        count = self._count_with(new)
+        if count + len(new - self._let_in) > self._queues_max:
             raise SystemBusyError(
                 f"message not stored: there are {count} light queues and it would make {len(new)}"
                 f" more, allowed are {self._queues_max} (key maxLmqConsumeQueueNum)"
             )
+        self._let_in |= new
+
+    def _count_with(self, new: set[str]) -> int:
+        """Returns how many there are, with those that were let in."""
+        age_s = self._clock_s() - self._counted_s
+        count = self._count + len(self._let_in)
+        is_full = count + len(new - self._let_in) > self._queues_max
+        if age_s >= (_FULL_COUNT_S if is_full else _COUNT_S):
+            self._count, self._counted_s = self._queues.count_light_queues(), self._clock_s()
+            if age_s >= _COUNT_S:
+                # What is not there by now waits for its time, or was lost.
+                self._let_in.clear()
+            else:
+                self._let_in = {
+                    name for name in self._let_in if LIGHT_QUEUE_ID not in self._queues.queues(name)
+                }
+            count = self._count + len(self._let_in)
+        return count

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ledgermq.broker.sends.light_admission import LightAdmission
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.batch import encode_batch
 from ledgermq.protocol.command import RemotingCommand
@@ -63,6 +64,44 @@ def test_light_queues_have_a_limit() -> None:
             caught.value
         )
     assert send(parts, command(topic=A, queueId="0")).topic == A
+
+
+def test_light_queues_that_are_not_there_yet_count() -> None:
+    """In one turn, or with messages that wait, any number came into being."""
+    parts = leader(maxLmqConsumeQueueNum="3")
+    send(parts, light(A, B))
+    send(parts, light(A, "%LMQ%c", properties="DELAY\x012"))
+    with pytest.raises(errors.SystemBusyError, match="there are 3 light queues"):
+        send(parts, light("%LMQ%d"))
+    send(parts, light(B, "%LMQ%c"))
+
+
+def test_light_queues_are_not_counted_for_each_message() -> None:
+    counts, now_s = [0], [0.0]
+
+    class Queues:
+        def count_light_queues(self) -> int:
+            counts[0] += 1
+            return 3
+
+        def queues(self, topic: str) -> list[int]:
+            return []
+
+    config = Parts(enableLmq="true", maxLmqConsumeQueueNum="10").config
+    admission = LightAdmission(config, Queues(), lambda: now_s[0])
+    for number in range(7):
+        admission.check_topic(f"%LMQ%{number}")
+    for _ in range(100):
+        with pytest.raises(errors.SystemBusyError):
+            admission.check_topic("%LMQ%late")
+    assert counts == [1]
+    now_s[0] = 6.0
+    with pytest.raises(errors.SystemBusyError):
+        admission.check_topic("%LMQ%late")
+    # What did not come within a minute counts no more.
+    now_s[0] = 70.0
+    admission.check_topic("%LMQ%late")
+    assert counts == [3]
 
 
 def test_there_must_be_room_for_the_offsets() -> None:
