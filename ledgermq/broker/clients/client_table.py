@@ -6,7 +6,7 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 `ProducerManager.java`.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -20,6 +20,8 @@ from ledgermq.state.ordered_names import OrderedNames
 _GROUPS_MAX: Final = 50_000
 _MEMBERSHIPS_MAX: Final = 200_000
 _GROUPS_OF_CONNECTION_MAX: Final = 1000
+# Memberships of one look for who is silent: half a millisecond.
+_LOOKED_AT_MAX: Final = 2000
 # Of either, one account has no more than this part of the places while half of all are taken: to be
 # a producer of any group takes no right, and who names groups without end shuts nobody out.
 _ACCOUNT_PART: Final = 4
@@ -303,26 +305,39 @@ class ClientTable:
         """Tells whether a connection is in any group."""
         return connection in self._producer_groups_of or connection in self._consumer_groups_of
 
-    def silent_connections(self, now_ms: int, silence_ms_max: int) -> list[Hashable]:
-        """Returns the connections on which some client has not sent a heart beat for too long."""
-        return self._connections_of(lambda client: now_ms - client.seen_ms > silence_ms_max)
+    def silent_connections(self, now_ms: int, silence_ms_max: int) -> Iterator[list[Hashable]]:
+        """Yields the connections on which some client has not sent a heart beat for too long, those
+        of some thousand memberships at a time; the table may change meanwhile.
+        """
+        found: list[Hashable] = []
+        looked_at = 0
+        for connection in list({**self._producer_groups_of, **self._consumer_groups_of}):
+            for client in self._clients_on(connection):
+                looked_at += 1
+                if now_ms - client.seen_ms > silence_ms_max:
+                    found.append(connection)
+                    break
+            if looked_at >= _LOOKED_AT_MAX:
+                yield found
+                found, looked_at = [], 0
+        yield found
+
+    def _clients_on(self, connection: Hashable) -> Iterator[Client]:
+        for name in self._producer_groups_of.get(connection, ()):
+            yield self._producers[name][connection]
+        for name in self._consumer_groups_of.get(connection, ()):
+            yield self._consumers[name].members[connection]
 
     def connections_of_others(self, accounts: Container[str]) -> list[Hashable]:
         """Returns the connections on which some client lives under none of these accounts."""
-        return self._connections_of(
-            lambda client: client.account is not None and client.account not in accounts
-        )
-
-    def _connections_of(self, is_meant: Callable[[Client], bool]) -> list[Hashable]:
-        found: dict[Hashable, None] = {}
-        for members in (
-            *(group.members for group in self._consumers.values()),
-            *self._producers.values(),
-        ):
-            for connection, client in members.items():
-                if is_meant(client):
-                    found[connection] = None
-        return list(found)
+        return [
+            connection
+            for connection in {**self._producer_groups_of, **self._consumer_groups_of}
+            if any(
+                client.account is not None and client.account not in accounts
+                for client in self._clients_on(connection)
+            )
+        ]
 
     def find_group(self, group_name: str) -> ConsumerGroup | None:
         """Returns the live members of a group, None when there are none."""

@@ -10,7 +10,7 @@ taken out of a thousand groups in several turns (`departures.py`). Sources:
 `DefaultConsumerIdsChangeListener.java`.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -143,6 +143,9 @@ class ClientProcessor:
         self._clock_ms = clock_ms
         # Groups whose members want different things -> when the log tells it again.
         self._divided: dict[str, int] = {}
+        # A look for who is silent that is under way.
+        self._silent: Iterator[list[Hashable]] | None = None
+        self._soon = soon
         # Large heart beats and what comes behind them, and lists of all producers.
         self._sliced = SlicedAnswers(soon, clock_ms, SystemBusyError)
         self._notices = MemberNotices(self._members_to_tell, soon, clock_ms)
@@ -302,15 +305,26 @@ class ClientProcessor:
         """
         clock_ms = int(self._clock_ms())
         silence_ms = self._config.client_expiry_ms
-        for connection in self._clients.silent_connections(clock_ms, silence_ms):
-            assert isinstance(connection, CommandProtocol)
-            connection.close(f"no heart beat for {silence_ms} ms")
+        if self._silent is None:
+            self._silent = self._clients.silent_connections(clock_ms, silence_ms)
+            self._close_some()
         state = self._state
         state.pulled.forget_unknown(lambda group: state.groups.find(group) is not None)
         if self._leadership.is_serving:
             state.lock_requests.expire()
             retention_ms = self._offsets_retention_ms()
             state.expiry.step(self._is_live, retention_ms, self._report_expired)
+
+    def _close_some(self) -> None:
+        """Closes the silent ones among some connections; the next ones in another turn."""
+        found = None if self._silent is None else next(self._silent, None)
+        if found is None:
+            self._silent = None
+            return
+        for connection in found:
+            assert isinstance(connection, CommandProtocol)
+            connection.close(f"no heart beat for {self._config.client_expiry_ms} ms")
+        self._soon(self._close_some)
 
     def _is_live(self, group: str) -> bool:
         return self._clients.find_group(group) is not None

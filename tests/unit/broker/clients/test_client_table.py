@@ -167,7 +167,23 @@ def test_silent_connections_are_found() -> None:
     register(table, "a", seen_ms=0)
     register(table, "b", seen_ms=900, name="c2")
     table.register_producer("a", client(seen_ms=0), "pg")
-    assert table.silent_connections(1000, 500) == ["a"]
+    assert list(table.silent_connections(1000, 500)) == [["a"]]
+
+
+def test_silent_connections_are_looked_for_in_pieces() -> None:
+    table = ClientTable()
+    for number in range(12):
+        for group in range(500):
+            table.register_producer(
+                f"c{number}", client(seen_ms=900 * (number % 2), name=f"c{number}"), f"g{group}"
+            )
+    pieces = []
+    for found in table.silent_connections(1000, 500):
+        pieces.append(found)
+        # Who leaves meanwhile is in nobody's way.
+        table.connection_lost("c9")
+    assert [name for found in pieces for name in found] == [f"c{n}" for n in range(0, 12, 2)]
+    assert len(pieces) == 2
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

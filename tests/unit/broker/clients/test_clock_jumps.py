@@ -44,6 +44,7 @@ class Bench:
     def pass_ms(self, ms: int) -> None:
         self.parts.now_ms += ms
         self.processor.close_silent()
+        self.parts.turn.end()
         self.parts.commit_state()
 
     def beat(self) -> None:
