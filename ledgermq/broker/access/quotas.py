@@ -115,6 +115,15 @@ class Quotas:
         if debt_s > 0:
             connection.hold(min(debt_s, _HOLD_S_MAX))
 
+    def use_bytes(self, connection: CommandProtocol, count: int) -> None:
+        """Counts what a request costs besides its own bytes, for the account of its connection."""
+        use = self._uses.get(connection.account or "")
+        if use is None or use.bytes is None:
+            return
+        debt_s = use.bytes.use(count, self._clock_ms() / 1000)
+        if debt_s > 0:
+            connection.hold(min(debt_s, _HOLD_S_MAX))
+
     def has_quota(self, own: Quota) -> bool:
         """Tells whether requests of an account are counted; `own` as its rules have it."""
         return self._in_force(own) != _NO_QUOTA

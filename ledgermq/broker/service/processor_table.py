@@ -74,6 +74,7 @@ def bind_processors(parts: Parts) -> Processors:
     parts.state.creations = CreationRates(parts.config, parts.clock_ms)
     statistics = Statistics(parts.config.cluster_name, int(parts.clock_ms()))
     records = VisibleRecords(parts.messages)
+    quotas = Quotas(parts.config, parts.clock_ms)
     pulls = PullProcessor(
         parts.config,
         parts.leadership,
@@ -116,14 +117,14 @@ def bind_processors(parts: Parts) -> Processors:
         code.GET_ALL_PRODUCER_INFO: clients.list_all_producers,
         code.END_TRANSACTION: ends.end,
         code.RESUME_CHECK_HALF_MESSAGE: ends.resume,
-        **_senders(parts, sends, statistics, records),
+        **_senders(parts, sends, statistics, records, quotas),
         **_offsets(parts),
         **_topics(parts),
         **_questions(parts, admin, statistics, records, sliced),
         **admin_processors(parts, statistics, records, sliced),
         **_access(parts),
     }
-    guard = _guard(parts, records)
+    guard = _guard(parts, records, quotas)
     by_number = {int(request_code): processor for request_code, processor in table.items()}
     return Processors(
         pulls=pulls,
@@ -217,11 +218,10 @@ def _member_answers(parts: Parts, secret: GroupSecret) -> MemberAnswers:
     )
 
 
-def _guard(parts: Parts, records: VisibleRecords) -> Guard | None:
+def _guard(parts: Parts, records: VisibleRecords, quotas: Quotas) -> Guard | None:
     if parts.rules is None:
         return None
     reply_topic = names.reply_topic(parts.config.cluster_name)
-    quotas = Quotas(parts.config, parts.clock_ms)
     told = None if parts.audit is None else parts.audit.refused
     signatures = SignatureCheck(parts.config.signature_wanted, parts.now_ms, parts.clock_ms)
     around = Surroundings(records, reply_topic)
@@ -320,7 +320,11 @@ def _sends(parts: Parts, statistics: Statistics) -> SendProcessor:
 
 
 def _senders(
-    parts: Parts, sends: SendProcessor, statistics: Statistics, records: VisibleRecords
+    parts: Parts,
+    sends: SendProcessor,
+    statistics: Statistics,
+    records: VisibleRecords,
+    quotas: Quotas,
 ) -> dict[RequestCode, Processor]:
     replies = ReplyProcessor(
         parts.config,
@@ -337,6 +341,7 @@ def _senders(
         records,
         rng=parts.rng,
         statistics=statistics,
+        use_bytes=quotas.use_bytes,
     )
     return {
         RequestCode.SEND_REPLY_MESSAGE: replies.reply,

@@ -5,6 +5,7 @@ delay that grows with it; after the last try it goes to the dead letters at once
 `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -75,8 +76,12 @@ class SendBackProcessor:
         *,
         statistics: Statistics,
         rng: Random,
+        use_bytes: Callable[[CommandProtocol, int], None],
     ) -> None:
-        """Binds the parts; `rng` chooses queues, `statistics` is told what came back."""
+        """Binds the parts; `rng` chooses queues, `statistics` is told what came back, `use_bytes`
+        counts for who asks what is stored, of which the request has next to nothing.
+        """
+        self._use_bytes = use_bytes
         self._statistics = statistics
         self._config = config
         self._leadership = leadership
@@ -119,6 +124,9 @@ class SendBackProcessor:
                 connection,
             )
         message = self._message(record, topic)
+        # Once now, and once more when its time has come.
+        size = len(message.body) + len(message.properties)
+        self._use_bytes(connection, size if is_dead else 2 * size)
         if not is_dead:
             message = waiting_message(message, self._level(header.delay_level, record))
 

@@ -95,6 +95,22 @@ def test_reads_are_held_back_before_anything_is_refused() -> None:
     assert 950 <= taken <= 1050 and bench.quotas.refused_count == 0
 
 
+def test_what_a_request_costs_besides_its_own_bytes_counts() -> None:
+    """Sent back by 200 bytes, a message of 4 MiB was stored twice and 60 bytes were counted."""
+    bench = Bench(bytes_s=1000)
+    connection: Any = Holding()
+    connection.account = "alice"
+    # Of somebody who has no quota, or asked for nothing yet.
+    bench.quotas.use_bytes(connection, 9000)
+    assert not connection.held_s
+    assert bench.ask(connection) == 1
+    bench.quotas.use_bytes(connection, 1500)
+    assert connection.held_s == [pytest.approx(0.5)]
+    bench.quotas.use_bytes(connection, 9000)
+    assert bench.ask(connection) == 0
+    assert bench.ask(Holding(), account="bob") == 1
+
+
 def test_what_goes_on_through_other_connections_is_refused_with_the_reason() -> None:
     bench = Bench(messages_s=100)
     connections = [Holding() for _ in range(1000)]

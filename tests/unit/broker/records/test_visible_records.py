@@ -96,6 +96,8 @@ class Bench:
     def __init__(self, record: bytes) -> None:
         self.parts = parts = Parts().lead()
         store: Any = OneRecord(record)
+        # What was counted for who asked.
+        self.used: list[int] = []
         none: Any = None
         self.records = VisibleRecords(store)
         ends = TransactionProcessor(
@@ -107,7 +109,7 @@ class Bench:
         )  # fmt: skip
         back = SendBackProcessor(
             parts.config, parts.leadership, parts.state, parts.proposals, self.records,
-            rng=Random(1), statistics=parts.statistics,
+            rng=Random(1), statistics=parts.statistics, use_bytes=lambda connection, count: self.used.append(count),
         )  # fmt: skip
         forwarding = ForwardingProcessor(
             parts.config, parts.leadership, parts.state, parts.clients, store, self.records,
@@ -183,6 +185,9 @@ def test_visible_record_tells_whose_readers_may_see_it(kind: str) -> None:
     bench.parts.turn.end()
     [copy] = bench.parts.store.messages
     assert copy.body == b"body"
+    # It is stored now, and once more when its time has come.
+    [used] = bench.used
+    assert 2 * len(copy.body) < used <= 2 * (len(copy.body) + len(copy.properties))
     assert decode_properties(copy.properties)["REAL_TOPIC"] == "%RETRY%thieves"
 
 
