@@ -109,7 +109,8 @@ class Bench:
         )  # fmt: skip
         back = SendBackProcessor(
             parts.config, parts.leadership, parts.state, parts.proposals, self.records,
-            rng=Random(1), statistics=parts.statistics, use_bytes=lambda connection, count: self.used.append(count),
+            rng=Random(1), statistics=parts.statistics,
+            use_bytes=lambda connection, count: self.used.append(count),
         )  # fmt: skip
         forwarding = ForwardingProcessor(
             parts.config, parts.leadership, parts.state, parts.clients, store, self.records,
