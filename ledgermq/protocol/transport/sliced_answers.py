@@ -31,7 +31,7 @@ NAMES_A_PIECE: Final = 32
 WAITING_BYTES_MAX: Final = 8 << 20
 _PAYER_CHARS_SHOWN: Final = 128
 
-# Work on one answer; what it returns may come still later.
+# An answer, or one that comes still later; and the work on it.
 Made = RemotingCommand | Deferred[Any]
 Pieces = Generator[None, None, Made]
 
@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class SlicedAnswers:
-    """The lines of one broker.
+    """The lines of one broker or name server.
 
     Invariant: while somebody waits, a call for another turn is due.
     """
