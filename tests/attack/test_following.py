@@ -117,7 +117,7 @@ class Follower:
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group="g", topic="T", queue_id=0, commit_offset=5
         )
-        self.relay.take(header, {**header.to_ext_fields(), "Signature": "of a client"})
+        self.relay.take(header, {**header.to_ext_fields(), "Signature": "of a client"}, "client")
         self.relay.run()
 
     @property
