@@ -120,7 +120,7 @@ systemd-test: $(SERVING)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict ledgermq
+	$(BIN)/mypy --strict ledgermq tests bench
 
 # Where the kernel was compiled, what rests on it is tested uncompiled first.
 PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/commitlog \

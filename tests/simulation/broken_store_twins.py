@@ -158,8 +158,8 @@ def checksums_not_verified() -> list[Patch]:
     """Neither when a store is opened, nor when a message is read."""
     original = opening.walk
 
-    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
-        original(segments, state, units, 1 << 62, crc32c)
+    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, *rest: Any) -> None:
+        original(segments, state, units, 1 << 62, *rest)
 
     return [(opening, "walk", walk), (reading, "crc32c", lambda record: _Equal())]
 
@@ -308,9 +308,9 @@ def queues_outlive_their_log() -> list[Patch]:
 def last_entry_taken_for_torn() -> list[Patch]:
     original = opening.walk
 
-    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
+    def walk(segments: Any, state: Any, *rest: Any) -> None:
         begin = replace(state)
-        original(segments, state, units, crc32c_from, crc32c)
+        original(segments, state, *rest)
         end_index = state.next_index - 1
         if end_index <= begin.next_index:
             return
@@ -326,7 +326,7 @@ def last_entry_taken_for_torn() -> list[Patch]:
                         copy[at:] = bytes(len(copy) - at)
                         break
             hidden.append((start, memoryview(copy)))
-        original(hidden, state, units, crc32c_from, crc32c)
+        original(hidden, state, *rest)
 
     return [(opening, "walk", walk)]
 
@@ -389,10 +389,12 @@ def checkpoint_of_an_empty_log() -> list[Patch]:
 def blank_before_a_torn_entry_counts() -> list[Patch]:
     """The end of a log is behind a blank, whatever stands there."""
 
-    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
+    def walk(
+        segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any, reached: Any
+    ) -> None:
         for number, (start, buffer) in enumerate(segments):
             verify = crc32c if start + len(buffer) > crc32c_from else None
-            end = recovery.walk_segment(buffer, start, state, units, verify)
+            end = recovery.walk_segment(buffer, start, state, units, verify, reached)
             if end is not recovery.End.BLANK or number + 1 == len(segments):
                 return
             if not any(segments[number + 1][1][:48]):

@@ -26,9 +26,16 @@ def plan_of(mutation: Mutation, seed: int) -> Plan:
 
 
 def reason_of_script(script: Script) -> str | None:
-    """How a script fails, None when it does not."""
+    """How a script fails, None when it does not.
+
+    Raises:
+        TypeError, AttributeError, NameError: a twin no longer fits what it stands for; the mistake
+            has not been planted.
+    """
     try:
         script()
+    except (TypeError, AttributeError, NameError):
+        raise
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None

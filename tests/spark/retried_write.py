@@ -81,4 +81,4 @@ def main(name_server: str, topic: str, failure: str, warehouse: Path, once: str)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]), sys.argv[5])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5])
