@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.messages import pull, row_of
 from ledgermq.console.shapes import messages as shapes
@@ -23,6 +24,8 @@ from ledgermq.protocol.bodies import MessageQueue
 _QUEUES_MAX: Final = 64
 # Of one queue: a part that brokers cut into many is read no further.
 _PULLS_MAX: Final = 20
+# Queues that are read at the same time: an answer has 256 KiB, or one message.
+_AT_ONCE: Final = 4
 # Of a cursor: whoever asks may have made it up.
 _PLACES_MAX: Final = 16_384
 
@@ -31,7 +34,7 @@ Place = tuple[str, int, int]
 
 
 async def browse(
-    view: ClusterView,
+    call: Call,
     tally: Tally,
     targets: list[Target],
     topic: str,
@@ -42,7 +45,8 @@ async def browse(
     """Returns a part of the messages of a topic.
 
     Args:
-        view, tally, targets: whom to ask.
+        call: of the viewer; a few are served at the same time.
+        tally, targets: whom to ask.
         topic: its name.
         query: where to go on, and how many.
         begins: by broker and queue, the first offset that counts; None: all, and else those alone.
@@ -52,6 +56,22 @@ async def browse(
         RequestError: the cursor is none of ours.
     """
     befores = read_cursor(query.cursor)
+    async with call.reading.turn(call.account):
+        return await _browse(
+            call.cluster, tally, targets, topic, query.limit, befores, begins, keep
+        )
+
+
+async def _browse(
+    view: ClusterView,
+    tally: Tally,
+    targets: list[Target],
+    topic: str,
+    limit: int,
+    befores: Mapping[tuple[str, int], int],
+    begins: Mapping[tuple[str, int], int] | None,
+    keep: Callable[[ReceivedMessage], bool],
+) -> shapes.Browsed:
     addresses = {target.name: target.address for target in targets}
     ranges: list[tuple[MessageQueue, int, int]] = []
     total = 0
@@ -64,29 +84,32 @@ async def browse(
         total += max(its_ends.max_offset - begin, 0)
         ranges.append((queue, begin, min(befores.get(place, its_ends.max_offset), 2**62)))
 
-    async def read(queue: MessageQueue, begin: int, end: int) -> list[ReceivedMessage]:
-        first = max(begin, end - query.limit)
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(queue: MessageQueue, begin: int, end: int) -> list[shapes.MessageRow]:
+        first = max(begin, end - limit)
         try:
-            part = await _read(view, addresses[queue.broker_name], queue, first, end)
-            return [one for one in part if keep(one)]
+            async with room:
+                return await _read(view, addresses[queue.broker_name], queue, first, end, keep)
         except FAILURES as error:
             tally.failed(queue.broker_name, addresses[queue.broker_name], error)
             return []
 
     found = await asyncio.gather(*(read(*one) for one in ranges))
-    messages = [message for part in found for message in part]
-    messages.sort(key=lambda one: (-one.store_timestamp_ms, one.queue, -one.queue_offset))
-    shown = messages[: query.limit]
+    rows = [row for part in found for row in part]
+    rows.sort(key=lambda row: (-row.stored_ms, row.broker, row.queue, -row.offset))
+    shown = rows[:limit]
     rest: list[Place] = []
     for (queue, begin, end), part in zip(ranges, found, strict=True):
-        mine = [one.queue_offset for one in shown if one.queue == queue]
-        floor = max(begin, end - query.limit)
+        place = (queue.broker_name, queue.queue_id)
+        mine = [row.offset for row in shown if (row.broker, row.queue) == place]
+        floor = max(begin, end - limit)
         # What lies in the part and was not to be had (a hole) is not asked for again.
         before = min(mine) if mine else end if part else floor
         if before > begin:
             rest.append((queue.broker_name, queue.queue_id, before))
     return shapes.Browsed(
-        rows=[row_of(one) for one in shown],
+        rows=shown,
         total=total,
         next=write_cursor(rest) if rest else None,
         answers=tally.answers(),
@@ -94,15 +117,23 @@ async def browse(
 
 
 async def _read(
-    view: ClusterView, address: str, queue: MessageQueue, begin: int, end: int
-) -> list[ReceivedMessage]:
-    found: list[ReceivedMessage] = []
+    view: ClusterView,
+    address: str,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
+    keep: Callable[[ReceivedMessage], bool],
+) -> list[shapes.MessageRow]:
+    """Returns the rows of a queue's part; their messages, with bodies, are not kept."""
+    found: list[shapes.MessageRow] = []
     offset = begin
     for _ in range(_PULLS_MAX):
         if offset >= end:
             break
         pulled = await pull(view, address, queue, offset, min(end - offset, 32))
-        found += [one for one in pulled.messages if begin <= one.queue_offset < end]
+        found += [
+            row_of(one) for one in pulled.messages if begin <= one.queue_offset < end and keep(one)
+        ]
         if pulled.next_offset <= offset:
             break
         offset = pulled.next_offset

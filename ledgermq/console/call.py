@@ -10,6 +10,7 @@ from ledgermq.console.sampler import Sampler
 from ledgermq.console.searches import Searches
 from ledgermq.console.shapes.actions import Action, Actions
 from ledgermq.console.shapes.elements import ListQuery, Order, Shape
+from ledgermq.console.turns import Turns
 from ledgermq.http.replies import RequestError
 
 _T = TypeVar("_T")
@@ -53,6 +54,8 @@ class Call(NamedTuple):
     audit: Audit
     changes: "Changes"
     searches: Searches
+    # For whoever reads messages with their bodies.
+    reading: Turns
     # Parts of the path by name.
     path: dict[str, str]
     query: Shape | None

@@ -26,6 +26,7 @@ from ledgermq.console.shapes.elements import Shape
 from ledgermq.console.shapes.session import SignIn
 from ledgermq.console.stream import TabStreams
 from ledgermq.console.tally import reason_of
+from ledgermq.console.turns import Turns
 from ledgermq.http.replies import JSON_TYPE, Reply, RequestError, json_reply
 from ledgermq.http.requests import Request
 from ledgermq.http.routes import Routes
@@ -35,6 +36,9 @@ from ledgermq.protocol.errors import ProtocolError
 _CSRF_HEADER: Final = "x-csrf-token"
 # Of who is not known yet.
 _SIGN_IN_BYTES_MAX: Final = 65_536
+# Requests that read messages with their bodies, 16 MiB each, at the same time.
+_READERS_MAX: Final = 8
+_READERS_OF_ACCOUNT_MAX: Final = 4
 _NUMBERED: Final = {
     int(ResponseCode.NO_PERMISSION): 403,
     int(ResponseCode.TOPIC_NOT_EXIST): 404,
@@ -60,6 +64,7 @@ class Desk:
         self._streams, self._now_ms = streams, now_ms
         self.changes = Register(audit, now_ms)
         self.searches = Searches()
+        self.reading = Turns(_READERS_MAX, _READERS_OF_ACCOUNT_MAX)
         sessions.on_end(self.changes.stop_all)
         sessions.on_end(self.searches.stop_all)
         self._own: Mapping[str, Callable[[Request], Awaitable[Reply]]] = {
@@ -190,6 +195,7 @@ class Desk:
             audit=self.audit,
             changes=self.changes,
             searches=self.searches,
+            reading=self.reading,
             path=dict(request.params),
             query=None,
             body=None,

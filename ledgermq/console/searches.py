@@ -5,9 +5,7 @@ search so seldom that the slowest of their requests stay as quick as they were.
 """
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -36,7 +34,6 @@ from ledgermq.protocol.headers import SearchOffsetRequestHeader, SearchOffsetRes
 _RUNNING_MAX: Final = 8
 _OF_OWNER_MAX: Final = 4
 _KEPT_MAX: Final = 50
-_TAILS_MAX: Final = 8
 _TIME_MAX: Final = 2**63 - 1
 # So many messages a pull takes: who comes while a broker serves it waits for tens of microseconds.
 _PULL_COUNT: Final = 32
@@ -77,8 +74,6 @@ class Searches:
     def __init__(self) -> None:
         # By id, the oldest first.
         self._searches: dict[str, _Search] = {}
-        # Looks at the ends of topics that are at work.
-        self._tails = 0
 
     def start(
         self, view: ClusterView, session: str, account: str, wanted: shapes.SearchRequest
@@ -130,22 +125,6 @@ class Searches:
             search.state, search.reason = "stopped", "stopped"
             search.task.cancel()
         return _shape(search, 0)
-
-    @contextlib.contextmanager
-    def turn_of_tail(self) -> Iterator[None]:
-        """Holds one of the few turns to look at the end of a topic.
-
-        Raises:
-            RequestError: 429 all are taken.
-        """
-        if self._tails >= _TAILS_MAX:
-            message = f"{_TAILS_MAX} live tails are read at this moment; try again"
-            raise RequestError(429, message, limit=_TAILS_MAX)
-        self._tails += 1
-        try:
-            yield
-        finally:
-            self._tails -= 1
 
     def stop_all(self, session: str | None = None) -> None:
         """Ends the searches of a session, or all, and forgets them."""

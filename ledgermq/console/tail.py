@@ -38,7 +38,7 @@ class _News(NamedTuple):
 
 async def look_at_tail(call: Call) -> shapes.Tail:
     """What came to a topic since the look that the cursor is from; the first one finds nothing."""
-    with call.searches.turn_of_tail():
+    async with call.reading.turn(call.account):
         return await _look(call)
 
 

@@ -14,7 +14,7 @@ from ledgermq.http.requests import Request, read_target
 
 # A body that is too large is read to its end, so that the refusal can be; beyond this it is cut.
 _DISCARDED_BYTES_MAX: Final = 8 << 20
-# A body up to this size is taken whatever others hold: connections are bounded, too.
+# A body up to this size is taken, or given, whatever others hold: connections are bounded, too.
 _SMALL_BODY_BYTES: Final = 16_384
 
 
@@ -155,6 +155,11 @@ class Exchange(http.Request):
             closed: Callable[[], None] = getattr(reply.body, "close", lambda: None)
             closed()
             return
+        size = len(reply.body) if isinstance(reply.body, bytes) else 0
+        if size > _SMALL_BODY_BYTES and not self.channel.has_room_for(size):
+            limit = self._port.limits.answers_bytes_max
+            message = "answers that were not read use all memory that there is for them"
+            reply = RequestError(503, message, field="answers", limit=limit).reply()
         self.setResponseCode(reply.status, reason_of(reply.status).encode())
         self.responseHeaders.setRawHeaders("Content-Type", [reply.content_type])
         for name, value in reply.headers:
@@ -164,6 +169,7 @@ class Exchange(http.Request):
             if reply.status not in http.NO_BODY_CODES:
                 self.responseHeaders.setRawHeaders("Content-Length", [str(len(body))])
             self.write(b"" if self.method == b"HEAD" else body)
+            self.channel.hold(size)
             self.finish()
         elif self.method == b"HEAD":
             self.write(b"")

@@ -12,6 +12,9 @@ class Limits:
         body_bytes_max: of one request.
         bodies_bytes_max: of all requests that arrive or are answered, together; what comes on top
             is refused with 503, but for small bodies.
+        answers_bytes_max: of all answers that their clients have not read, together; half of it
+            for clients of one address, or network; what comes on top is refused with 503, but for
+            small answers.
         idle_s: a connection that asks nothing for so long is closed.
         request_s: a request whose head and body take longer to arrive is dropped.
         answer_s: a view that takes longer is cancelled, and answered for with 503.
@@ -22,6 +25,7 @@ class Limits:
     connections_max: int = 256
     body_bytes_max: int = 1 << 20
     bodies_bytes_max: int = 32 << 20
+    answers_bytes_max: int = 64 << 20
     idle_s: float = 60.0
     request_s: float = 20.0
     answer_s: float = 60.0
@@ -32,5 +36,6 @@ class Limits:
         assert self.connections_max > 0
         assert self.body_bytes_max > 0
         assert self.bodies_bytes_max > 0
+        assert self.answers_bytes_max > 0
         assert self.unsent_bytes_max > 0
         assert min(self.idle_s, self.request_s, self.answer_s, self.stall_s) > 0

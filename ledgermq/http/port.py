@@ -7,6 +7,7 @@ come first; head and body are bounded in bytes and in time. No request is writte
 """
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -59,6 +60,7 @@ class HttpPort:
         connection_count: open connections.
         refused_count: connections that were closed because there were too many.
         body_bytes: of the bodies that are held.
+        unread_bytes: of the answers that are held, as their clients have not read them.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class HttpPort:
         self._waiting: dict[_Connection, None] = {}
         self.refused_count = 0
         self.body_bytes = 0
+        # Of answers that were not read, by whom they are for.
+        self._unread: Counter[str] = Counter()
         self.shares = TurnShares(
             reactor,
             share_s=_SHARE_S,
@@ -105,6 +109,25 @@ class HttpPort:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def unread_bytes(self) -> int:
+        return self._unread.total()
+
+    def has_room_for(self, payer: str, size: int) -> bool:
+        """Tells whether an answer may wait for a client to read it; one alone may, whatever its
+        size.
+        """
+        held, own = self.unread_bytes, self._unread.get(payer, 0)
+        size_max = self.limits.answers_bytes_max
+        fits = not held or held + size <= size_max
+        return fits and (not own or own + size <= size_max // 2)
+
+    def hold(self, payer: str, size: int) -> None:
+        """Counts an answer that waits; with a negative size, one that does no longer."""
+        self._unread[payer] += size
+        if not self._unread[payer]:
+            del self._unread[payer]
 
     def start(self) -> None:
         """Listens.
@@ -203,6 +226,7 @@ class _Connection(http.HTTPChannel):
         # The client does not read what was answered: the next request waits until it does, though
         # not for ever.
         self._is_full = False
+        self._unread_bytes = 0
         self._unread: Callable[[], None] | None = None
         self._stalled: Any = None
         # Rings when a request has not arrived in time; runs from its first byte to its last.
@@ -259,6 +283,22 @@ class _Connection(http.HTTPChannel):
             self._next = function
             self.port.shares.wait(self, self._share)
 
+    def has_room_for(self, size: int) -> bool:
+        """Tells whether an answer may wait for this client to read it."""
+        return self.port.has_room_for(self._payer, size)
+
+    def hold(self, size: int) -> None:
+        """Counts an answer that was written, if it has not gone."""
+        if self._is_full:
+            self._unread_bytes += size
+            self.port.hold(self._payer, size)
+
+    def _let_go(self) -> None:
+        """What was written has gone."""
+        if self._unread_bytes:
+            self.port.hold(self._payer, -self._unread_bytes)
+            self._unread_bytes = 0
+
     def pauseProducing(self) -> None:
         """What was written has not gone."""
         self._is_full = True
@@ -267,6 +307,7 @@ class _Connection(http.HTTPChannel):
     def resumeProducing(self) -> None:
         """It has gone."""
         self._is_full = False
+        self._let_go()
         super().resumeProducing()
         function = self._no_longer_stalled()
         if function is not None and not self.is_lost:
@@ -366,6 +407,7 @@ class _Connection(http.HTTPChannel):
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
         self._arrived()
         self._no_longer_stalled()
+        self._let_go()
         self.is_lost = True
         if self._turn is not None:
             self._turn.cancel()

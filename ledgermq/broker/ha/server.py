@@ -25,6 +25,7 @@ from ledgermq.broker.ha.greetings import HaAdmission, MasterGreeting
 from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.settings import HaSettings
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.refusals import Refusals
@@ -302,8 +303,8 @@ class HaServer:
         strangers = [one for one in self._connections if one.greeting and not one.is_refused]
         if len(strangers) >= SLAVES_MAX:
             # Whoever holds most of them loses its oldest one.
-            (host, _), *_ = Counter(one.host for one in strangers).most_common(1)
-            next(one for one in strangers if one.host == host).refuse_stranger(
+            (host, _), *_ = Counter(network_of(one.host) for one in strangers).most_common(1)
+            next(one for one in strangers if network_of(one.host) == host).refuse_stranger(
                 f"{SLAVES_MAX} connections have not said who they are"
             )
         return SlaveConnection(self)

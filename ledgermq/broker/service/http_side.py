@@ -24,6 +24,7 @@ from ledgermq.broker.watching.page import (
     wants_open_metrics,
     write_page,
 )
+from ledgermq.broker.watching.page_places import PagePlaces
 from ledgermq.broker.watching.progress import HealthWatch
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
@@ -42,7 +43,6 @@ from ledgermq.state.errors import ConfigError
 
 _LOOK_MS: Final = 1000
 _TOKEN_BYTES_MAX: Final = 1024
-_PAGES_MAX: Final = 4
 # Nobody sends a body, and few come.
 _LIMITS: Final = Limits(connections_max=64, body_bytes_max=4096)
 
@@ -72,8 +72,7 @@ class HttpSide:
         self._watch = HealthWatch(ground.storage.keeper)
         self._token = find_token(config)
         self._tls = TlsFiles(config.http_tls_file, "enforcing" if config.http_tls_file else "")
-        # Pages of metrics that are being written.
-        self._page_count = 0
+        self._pages = PagePlaces()
         routes = Routes()
         add_health(routes, self.facts)
         self._pulse = Pulse(ground.reactor)
@@ -133,24 +132,14 @@ class HttpSide:
         """
         Raises:
             RequestError: the token is another, the files are not open yet, or too many pages are
-                being written: each of them takes its part of every turn.
+                being written.
         """
         self.check_token(request)
         if not self._ground.storage.is_open:
             # Another thread may be filling what would be counted.
             raise RequestError(503, f"nothing is counted yet: the broker {self.facts().step}")
-        if self._page_count >= _PAGES_MAX:
-            message = f"{_PAGES_MAX} pages of metrics are being written; ask again"
-            raise RequestError(503, message, field="pages", value=_PAGES_MAX, limit=_PAGES_MAX)
         content_type = OPEN_METRICS if _likes_open(request) else TEXT_FORMAT
-        return Reply(body=self._counted(parts), content_type=content_type)
-
-    def _counted(self, parts: Iterator[bytes]) -> Iterator[bytes]:
-        self._page_count += 1
-        try:
-            yield from parts
-        finally:
-            self._page_count -= 1
+        return Reply(body=self._pages.written(request.peer_host, parts), content_type=content_type)
 
     def check_token(self, request: Request) -> None:
         """

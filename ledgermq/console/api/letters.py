@@ -127,7 +127,7 @@ async def browse_dead_letters(call: Call) -> shapes.Letters:
     if not entries:
         raise missing("group", group)
     targets: list[Target] = await view.leaders(tally, sorted(entries))
-    found = await browse(view, tally, targets, topic, query, keep=_is_letter)
+    found = await browse(call, tally, targets, topic, query, keep=_is_letter)
     waiting = await _waiting(view, targets, await queue_ends(view, tally, targets, topic))
     return shapes.Letters(
         rows=await with_states(view, group, found.rows, ask="state" in columns),

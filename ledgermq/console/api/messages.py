@@ -72,7 +72,9 @@ async def _found(call: Call) -> ReceivedMessage:
 async def get_message(call: Call) -> shapes.MessageDetail:
     """One message."""
     tally = Tally()
-    message = await _found(call)
+    async with call.reading.turn(call.account):
+        message = await _found(call)
+        body = shown_body(message)
     record = message.record
     properties, is_readable = properties_of(message)
     view = call.cluster
@@ -86,7 +88,7 @@ async def get_message(call: Call) -> shapes.MessageDetail:
         row=row_of(message),
         properties=properties,
         properties_readable=is_readable,
-        body=shown_body(message),
+        body=body,
         physical_offset=record.physical_offset,
         record_bytes=record.size_bytes,
         flag=record.flag,
@@ -137,10 +139,11 @@ async def _at_group(
 
 async def get_body(call: Call) -> bytes:
     """The body of a message."""
-    message = await _found(call)
-    try:
-        # To inflate one takes up to 60 ms.
-        return await asyncio.to_thread(body_of, message)
-    except RemoteProtocolError as error:
-        code = "broken_body"
-        raise RequestError(422, f"it cannot be decompressed: {error}", code=code) from error
+    async with call.reading.turn(call.account):
+        message = await _found(call)
+        try:
+            # To inflate one takes up to 60 ms.
+            return await asyncio.to_thread(body_of, message)
+        except RemoteProtocolError as error:
+            code = "broken_body"
+            raise RequestError(422, f"it cannot be decompressed: {error}", code=code) from error

@@ -129,7 +129,7 @@ async def browse_delayed(call: Call) -> shapes.Browsed:
     query = call.asks(shapes.BrowseQuery)
     if _DELAYED not in (await view.topics()).by_name:
         raise missing("level", call.path["level"])
-    return await browse(view, tally, await view.leaders(tally), _DELAYED, query, begins)
+    return await browse(call, tally, await view.leaders(tally), _DELAYED, query, begins)
 
 
 def _leaders(members: list[Look]) -> list[Look]:
@@ -143,4 +143,4 @@ async def browse_half(call: Call) -> shapes.Browsed:
     begins = await _half_begins(view, tally)
     if begins is None:
         return shapes.Browsed(rows=[], total=0, next=None, answers=tally.answers())
-    return await browse(view, tally, await view.leaders(tally), _HALF, query, begins)
+    return await browse(call, tally, await view.leaders(tally), _HALF, query, begins)

@@ -39,6 +39,7 @@ from ledgermq.dledger.replica.peers import MemberEvents
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.member_proof import Challenge, Side, draw_nonce, is_nonce
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.transport import CommandProtocol
 
 # Connections of a closed group of which nobody knows whose they are.
@@ -130,9 +131,9 @@ class Greetings:
         connection.begin_greeting(GREETING_S_MAX, GREETING_BYTES_MAX)
         self._strange[connection.context.number] = connection
         if len(self._strange) > _STRANGE_MAX:
-            counts = Counter(one.peer_host for one in self._strange.values())
-            (host, _), *_ = counts.most_common(1)
-            oldest = next(one for one in self._strange.values() if one.peer_host == host)
+            sources = {number: network_of(one.peer_host) for number, one in self._strange.items()}
+            (most, _), *_ = Counter(sources.values()).most_common(1)
+            oldest = next(one for number, one in self._strange.items() if sources[number] == most)
             self.end(oldest)
             oldest.abort(f"{_STRANGE_MAX} connections have not said who they are")
 

@@ -27,6 +27,7 @@ def a_call(session: str = "s", action: str = "", account: str = "") -> Call:
         audit=nobody,
         changes=nobody,
         searches=nobody,
+        reading=nobody,
         path={"action": action},
         query=ItemsQuery(),
         body=None,

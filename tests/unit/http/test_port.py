@@ -386,6 +386,26 @@ class PortTests(TestCase):
             self.assertEqual((await self.ask("/hello")).status, 200)
         self.assertLessEqual(self.port.connection_count, 2)
 
+    async def test_answers_that_nobody_reads_take_bounded_memory(self) -> None:
+        """Each connection had an answer of any size kept for it."""
+        self.port = self.opened(Limits(answers_bytes_max=2 * len(_PART)))
+        browser = await self.connected()
+        browser.transport.pauseProducing()
+        browser.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        asked_count = -1
+        while asked_count != self.asked_count:
+            asked_count = self.asked_count
+            for _ in range(300):
+                await turn()
+        self.assertEqual(self.port.unread_bytes, len(_PART))
+        self.assertEqual((await self.ask("/large")).status, 503)
+        self.assertEqual((await self.ask("/hello")).status, 200)
+        browser.transport.abortConnection()
+        while self.port.connection_count:
+            await turn()
+        self.assertEqual(self.port.unread_bytes, 0)
+        self.assertEqual((await self.ask("/large")).status, 200)
+
     async def test_pages_that_nobody_reads_cost_the_connection(self) -> None:
         self.port = self.opened(Limits(stall_s=0.1))
         browser = await self.connected()
