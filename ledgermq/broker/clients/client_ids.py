@@ -1,9 +1,11 @@
 """Who holds which client id: the account that lives on it first, until its connections are gone.
 
-Replies, locks of queues and what tools ask are addressed by client id, and everybody may see the
-ids of others. Under access control an id that lives on a connection of one account is therefore
-refused to all others. A connection without an account comes from an address that may do
-everything; with access control off all are so. Pure.
+Replies are addressed by the client id of a producer; locks of queues, and what tools ask, by group
+and client id of a consumer; and everybody may see the ids of others. Under access control an id
+that lives on a connection of one account is therefore refused to all others: that of a producer
+anywhere, that of a consumer in its group, into which only those come who may read for it. A
+connection without an account comes from an address that may do everything; with access control off
+all are so. Pure.
 """
 
 from collections.abc import Hashable
@@ -18,7 +20,7 @@ _ID_CHARS_SHOWN: Final = 128
 
 
 class ClientIds:
-    """The ids of all live clients, each with the accounts that it lives under."""
+    """The ids of all live producers, or of the members of one group, each with its accounts."""
 
     def __init__(self) -> None:
         """Begins empty."""

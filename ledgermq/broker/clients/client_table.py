@@ -62,6 +62,8 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     # What the subscriptions take.
     subscriptions_bytes: int = 0
+    # Who speaks for which client id in this group.
+    ids: ClientIds = field(default_factory=ClientIds)
     # What each member wants, as a number that is the same for the same things.
     wants: dict[Hashable, int] = field(default_factory=dict)
     # True while they want different things: any of them may get any queue, and what the one that
@@ -108,8 +110,8 @@ class ClientTable:
         self._consumer_names = OrderedNames()
         self._producer_names = OrderedNames()
         self._turns = ProducerTurns()
-        # Held by whoever registers here.
-        self.ids = ClientIds()
+        # Of producers.
+        self.producer_ids = ClientIds()
         # client id -> its newest connection; of a connection only the newest id of a producer
         self._producers_by_id: dict[str, Hashable] = {}
         self._producer_ids: dict[Hashable, str] = {}
@@ -142,10 +144,13 @@ class ClientTable:
 
         Raises:
             SystemBusyError: too many groups, members or subscriptions; nothing changed.
+            AccessDeniedError: another account's member has this client id; nothing changed.
         """
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         group = self._consumers.get(group_name)
         known = None if group is None else group.members.get(connection)
+        if group is not None:
+            group.ids.check(client.client_id, client.account)
         if known is None:
             self._check_room(self._consumers, group_name, connection, client.account)
         current = {} if group is None else group.subscriptions
@@ -168,6 +173,7 @@ class ClientTable:
         if known is None:
             self._consumer_groups_of.setdefault(connection, {})[group_name] = None
         self._count(known, client)
+        group.ids.hold(connection, client.client_id, client.account)
         group.members[connection] = client
         group.set_want(connection, wanted)
         is_new = known is None or known.client_id != client.client_id
@@ -221,7 +227,9 @@ class ClientTable:
 
         Raises:
             SystemBusyError: too many groups or members; nothing changed.
+            AccessDeniedError: another account's producer has this client id; nothing changed.
         """
+        self.producer_ids.check(client.client_id, client.account)
         known = self._producers.get(group_name, {}).get(connection)
         if known is None:
             self._check_room(self._producers, group_name, connection, client.account)
@@ -229,6 +237,7 @@ class ClientTable:
         elif known.account != client.account:
             self._turns.remove(group_name, known.account, connection)
         self._count(known, client)
+        self.producer_ids.hold(connection, client.client_id, client.account)
         members = self._producers.get(group_name)
         if members is None:
             members = self._producers[group_name] = {}
@@ -252,9 +261,9 @@ class ClientTable:
         if group is None or client is None:
             return False
         group.forget_want(connection)
+        group.ids.forget(connection)
         self._count(client, None)
         _discard(self._consumer_groups_of, connection, group_name)
-        self._forget_ids(connection)
         if not group.members:
             del self._consumers[group_name]
             self._consumer_names.remove(group_name)
@@ -276,11 +285,7 @@ class ClientTable:
             self._producer_names.remove(group_name)
         if connection not in self._producer_groups_of:
             self._forget_producer_id(connection)
-        self._forget_ids(connection)
-
-    def _forget_ids(self, connection: Hashable) -> None:
-        if not self.has_groups(connection):
-            self.ids.forget(connection)
+            self.producer_ids.forget(connection)
 
     def connection_lost(
         self, connection: Hashable, count_max: int = _GROUPS_OF_CONNECTION_MAX
@@ -291,6 +296,7 @@ class ClientTable:
             The consumer groups that lost a member.
         """
         self._forget_producer_id(connection)
+        self.producer_ids.forget(connection)
         produced = list(islice(self._producer_groups_of.get(connection, ()), count_max))
         for group_name in produced:
             self.unregister_producer(connection, group_name)
@@ -298,7 +304,6 @@ class ClientTable:
         consumed = list(islice(self._consumer_groups_of.get(connection, ()), rest))
         for group_name in consumed:
             self.unregister_consumer(connection, group_name)
-        self.ids.forget(connection)
         return consumed
 
     def has_groups(self, connection: Hashable) -> bool:

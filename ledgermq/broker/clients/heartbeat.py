@@ -74,6 +74,7 @@ from ledgermq.protocol.transport.sliced_answers import (
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import (
+    AccessDeniedError,
     BrokerError,
     ConsumerOfflineError,
     GroupNotFoundError,
@@ -175,8 +176,7 @@ class ClientProcessor:
             int(self._clock_ms()),
             sender.account,
         )
-        self._clients.ids.hold(connection, client.client_id, client.account)
-        refused: SystemBusyError | None = None
+        refused: SystemBusyError | AccessDeniedError | None = None
         remark = None
         for consumer in data.consumer_data_set:
             wanted = []
@@ -186,12 +186,15 @@ class ClientProcessor:
             try:
                 self._register_consumer(connection, sender, client, consumer, wanted)
                 remark = remark or self._division(connection, client, consumer)
-            except SystemBusyError as error:
+            except (SystemBusyError, AccessDeniedError) as error:
                 # The others are members all the same.
                 refused = refused or error
             yield
         for producer in data.producer_data_set:
-            self._clients.register_producer(connection, client, producer.group_name)
+            try:
+                self._clients.register_producer(connection, client, producer.group_name)
+            except (SystemBusyError, AccessDeniedError) as error:
+                refused = refused or error
             yield
         if refused is not None:
             raise refused
@@ -377,7 +380,7 @@ class ClientProcessor:
         self._leadership.check_serving()
         request = command.body_as(LockBatchRequestBody)
         check_locks(request, self._config.lock_queues_max)
-        self._clients.ids.check(request.client_id, connection.account)
+        self._check_client_id(connection, request.consumer_group, request.client_id)
         names.check_group_name(request.consumer_group)
         queues = self._known_queues(request.mq_set)
         answer: Deferred[Any] = Deferred()
@@ -392,6 +395,11 @@ class ClientProcessor:
 
         self._state.lock_requests.lock(request.consumer_group, queues, request.client_id, locked)
         return answer
+
+    def _check_client_id(self, connection: CommandProtocol, group: str, client_id: str) -> None:
+        live = self._clients.find_group(group)
+        if live is not None:
+            live.ids.check(client_id, connection.account)
 
     def _known_queues(self, asked: list[MessageQueue]) -> list[QueueKey]:
         """Returns the queues that are there: nobody gets the lock of another one.
@@ -418,7 +426,7 @@ class ClientProcessor:
         self._leadership.check_serving()
         request = command.body_as(UnlockBatchRequestBody)
         check_locks(request, self._config.lock_queues_max)
-        self._clients.ids.check(request.client_id, connection.account)
+        self._check_client_id(connection, request.consumer_group, request.client_id)
         group, queues = request.consumer_group, _keys(request.mq_set)
         return answer_when_committed(
             command,

@@ -36,6 +36,7 @@ from ledgermq.http.port import HttpPort
 from ledgermq.http.replies import Reply, RequestError
 from ledgermq.http.requests import Request
 from ledgermq.http.routes import Routes
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.private_file import PrivateFileError, read_private_file
 from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport import LOOK_INTERVAL_MS, CertificateWatch
@@ -139,7 +140,10 @@ class HttpSide:
             # Another thread may be filling what would be counted.
             raise RequestError(503, f"nothing is counted yet: the broker {self.facts().step}")
         content_type = OPEN_METRICS if _likes_open(request) else TEXT_FORMAT
-        return Reply(body=self._pages.written(request.peer_host, parts), content_type=content_type)
+        return Reply(
+            body=self._pages.written(network_of(request.peer_host), parts),
+            content_type=content_type,
+        )
 
     def check_token(self, request: Request) -> None:
         """

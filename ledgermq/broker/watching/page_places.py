@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledgermq.http.replies import RequestError
-from ledgermq.protocol.networks import network_of
 
 PLACES_MAX: Final = 4
 # Of one address, or network.
@@ -22,13 +21,16 @@ class PagePlaces:
         # By address, or network.
         self._taken: Counter[str] = Counter()
 
-    def written(self, host: str, parts: Iterator[bytes]) -> Iterator[bytes]:
+    def written(self, source: str, parts: Iterator[bytes]) -> Iterator[bytes]:
         """Returns the parts of a page; its place is held until the last, or a close.
 
+        Args:
+            source: address, or network, that asks for it.
+            parts: of the page.
+
         Raises:
-            RequestError: 503, all places are taken, or all that this host may have.
+            RequestError: 503, all places are taken, or all that one may have.
         """
-        source = network_of(host)
         limits = ((self._taken.total(), PLACES_MAX), (self._taken[source], PLACES_OF_ONE_MAX))
         for count, limit in limits:
             if count >= limit:

@@ -62,14 +62,43 @@ def test_connection_holds_a_bounded_number_of_ids() -> None:
 
 def test_ids_are_free_when_a_client_is_in_no_group() -> None:
     table = ClientTable()
-    table.ids.hold("a", "c", "shop")
     table.register_producer("a", producer("shop"), "p")
     table.register_producer("a", producer("shop"), "q")
     table.unregister_producer("a", "p")
     with pytest.raises(AccessDeniedError):
-        table.ids.check("c", "thief")
+        table.producer_ids.check("c", "thief")
     table.unregister_producer("a", "q")
-    table.ids.check("c", "thief")
+    table.producer_ids.check("c", "thief")
+
+
+def join(table: ClientTable, connection: str, account: str | None, group: str) -> None:
+    """Registers client c as a consumer."""
+    table.register_consumer(
+        connection,
+        producer(account),
+        group,
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscriptions=[],
+    )
+
+
+def test_a_member_is_not_kept_out_by_who_took_its_id_elsewhere() -> None:
+    """Whoever may not read for a group cannot take the ids of its members ahead of them."""
+    table = ClientTable()
+    table.register_producer("x", producer("thief"), "p")
+    join(table, "x", "thief", "of the thief")
+    join(table, "a", "shop", "g")
+    with pytest.raises(AccessDeniedError):
+        table.register_producer("a", producer("shop"), "q")
+    # Of two that may read for a group, the first keeps its id.
+    with pytest.raises(AccessDeniedError):
+        join(table, "x", "thief", "g")
+    group = table.find_group("g")
+    assert group is not None and list(group.members) == ["a"]
+    table.unregister_consumer("a", "g")
+    join(table, "x", "thief", "g")
 
 
 def test_turns_go_round_among_those_that_are_meant() -> None:
@@ -90,9 +119,9 @@ def test_turns_go_round_among_those_that_are_meant() -> None:
 def test_producer_that_signs_as_another_account_stands_in_its_line() -> None:
     table = ClientTable()
     table.register_producer("a", producer("shop"), "p")
-    table.register_producer("a", producer("thief"), "p")
+    table.register_producer("a", producer(None), "p")
     assert table.next_producer("p", lambda account: account == "shop") is None
-    assert table.next_producer("p", lambda account: account == "thief") == "a"
+    assert table.next_producer("p", lambda account: account is None) == "a"
     table.connection_lost("a")
     assert table.next_producer("p", lambda account: True) is None
     assert not table._turns._groups

@@ -104,10 +104,9 @@ def test_a_lost_connection_leaves_a_few_groups_at_a_time_and_is_not_found_meanwh
         table.register_producer("a", client(), f"p{number}")
         register(table, "a", subscription("T"), group=f"g{number}")
     register(table, "b", subscription("T"), group="g0")
-    table.ids.hold("a", "c1", "its account")
     assert table.connection_lost("a", 4) == []
     assert table.find_producer("c1") is None and table.memberships_count == 7
-    table.ids.hold("new", "c1", "another account")
+    table.producer_ids.hold("new", "c1", "another account")
     assert table.connection_lost("a", 4) == ["g0", "g1", "g2"]
     assert table.has_groups("a")
     assert table.connection_lost("a", 4) == ["g3", "g4"]
