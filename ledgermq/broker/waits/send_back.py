@@ -5,6 +5,7 @@ delay that grows with it; after the last try it goes to the dead letters at once
 `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -36,10 +37,15 @@ from ledgermq.protocol.properties import (
 )
 from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
-from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport import CommandProtocol, payer_of
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
-from ledgermq.state.errors import BrokerError, InvalidRequestError, NoPermissionError
+from ledgermq.state.errors import (
+    BrokerError,
+    InvalidRequestError,
+    NoPermissionError,
+    SystemBusyError,
+)
 from ledgermq.state.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
 from ledgermq.state.under_way import OnCommitted
 
@@ -59,6 +65,9 @@ _OF_BROKER: Final = frozenset(
 )
 # Of what a message that waits has besides the name of its topic, and some more.
 _WAITING_BYTES: Final = 64
+# Of what may wait for a commit, the part that messages sent back of one account, or address, may
+# take: a request of two hundred bytes has four megabytes stored.
+_PAYER_PART: Final = 4
 # One more has room in a record.
 _RECONSUME_TIMES_MAX: Final = 2**31 - 2
 
@@ -89,6 +98,8 @@ class SendBackProcessor:
         self._proposals = proposals
         self._records = records
         self._rng = rng
+        # Bytes that wait for their commit, by account or address.
+        self._waiting: Counter[str] = Counter()
 
     def send_back(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Stores a message as a retry or a dead letter; answered when it is committed."""
@@ -126,12 +137,19 @@ class SendBackProcessor:
         message = self._message(record, topic)
         # Once now, and once more when its time has come.
         size = len(message.body) + len(message.properties)
+        payer = payer_of(connection)
+        self._check_room(payer, size)
         self._use_bytes(connection, size if is_dead else 2 * size)
         if not is_dead:
             message = waiting_message(message, self._level(header.delay_level, record))
 
         def store(done: OnCommitted) -> None:
+            self._waiting[payer] += size
+
             def stored(error: BrokerError | None) -> None:
+                self._waiting[payer] -= size
+                if not self._waiting[payer]:
+                    del self._waiting[payer]
                 if error is None:
                     self._statistics.sent_back(record.topic, group.name)
                 done(error)
@@ -139,6 +157,19 @@ class SendBackProcessor:
             self._proposals.add_own([message], lambda _, error: stored(error))
 
         return answer_when_committed(command, store)
+
+    def _check_room(self, payer: str, size: int) -> None:
+        """
+        Raises:
+            SystemBusyError: too much that came back from one account, or address, waits already.
+        """
+        waiting, size_max = self._waiting.get(payer, 0), self._config.waiting_bytes_max
+        if waiting and waiting + size > size_max // _PAYER_PART:
+            raise SystemBusyError(
+                f"system busy: {waiting} bytes of messages that {payer} sent back wait for their"
+                f" commit and {size} more came; allowed are {size_max // _PAYER_PART} (a quarter of"
+                " key maxSendBytesInFlight)"
+            )
 
     def _level(self, asked: int, record: Record) -> int:
         """The delay level: as the consumer wants it, else growing with the tries."""

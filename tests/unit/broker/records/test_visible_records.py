@@ -192,6 +192,21 @@ def test_visible_record_tells_whose_readers_may_see_it(kind: str) -> None:
     assert decode_properties(copy.properties)["REAL_TOPIC"] == "%RETRY%thieves"
 
 
+def test_what_one_account_sends_back_leaves_room_for_the_messages_of_others() -> None:
+    """Requests of two hundred bytes filled all that may wait for a commit."""
+    bench = Bench(stored(message("orders", b"x" * (3 << 20)), 100))
+    asked, limit = 0, bench.parts.config.waiting_bytes_max
+    with pytest.raises(SystemBusyError, match="10.0.0.9 sent back wait for their commit"):
+        while asked < 100:
+            bench.ask(RequestCode.CONSUMER_SEND_MSG_BACK)
+            asked += 1
+    assert limit // 4 - (4 << 20) < asked * (3 << 20) <= limit // 4
+    bench.parts.turn.end()
+    assert len(bench.parts.store.messages) == asked
+    bench.parts.proposals.commit(asked - 1)
+    bench.ask(RequestCode.CONSUMER_SEND_MSG_BACK)
+
+
 def test_half_messages_are_found_by_their_own_requests_alone() -> None:
     kinds = dict.fromkeys(HIDDEN_TOPICS | {"orders"}, "")
     for topic in kinds:
