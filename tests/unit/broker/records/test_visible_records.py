@@ -192,6 +192,21 @@ def test_visible_record_tells_whose_readers_may_see_it(kind: str) -> None:
     assert decode_properties(copy.properties)["REAL_TOPIC"] == "%RETRY%thieves"
 
 
+@pytest.mark.parametrize(("delay_level", "times"), [(1, 2), (-1, 1)])
+def test_what_comes_back_counts_as_often_as_it_is_stored(delay_level: int, times: int) -> None:
+    """A dead letter waits for nothing: it is stored once."""
+    raw = stored(message("orders")._replace(body=b"x" * 10_000), 100)
+    bench = Bench(raw)
+    fields = {"offset": "100", "group": "thieves", "delayLevel": str(delay_level)}
+    code = RequestCode.CONSUMER_SEND_MSG_BACK
+    connection: Any = ListConnection()
+    bench.processors[code](connection, RemotingCommand(code=code, ext_fields=fields))
+    bench.parts.turn.end()
+    [copy] = bench.parts.store.messages
+    [used] = bench.used
+    assert times * 10_000 < used <= times * (10_000 + len(copy.properties))
+
+
 def test_half_messages_are_found_by_their_own_requests_alone() -> None:
     kinds = dict.fromkeys(HIDDEN_TOPICS | {"orders"}, "")
     for topic in kinds:
