@@ -230,6 +230,25 @@ def test_the_store_time_of_a_large_message_costs_its_head(broker, monkeypatch):
     assert sizes and max(sizes) <= RECORD_FIXED_BYTES + V6_HOSTS_BYTES
 
 
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, struct.pack(">i", 1 << 30)), (0, bytes(4)), (PHYSICAL_OFFSET_OFFSET, bytes(8))],
+    ids=["longer than the log", "empty", "of another place"],
+)
+def test_a_head_that_cannot_be_that_of_the_place_has_no_store_time(broker, monkeypatch, at, value):
+    broker.send(message())
+    reader = broker.store._look_up
+    read_at = reader._read_at
+
+    def forged(position, size):
+        data = bytes(read_at(position, size))
+        return data[:at] + value + data[at + len(value) :]
+
+    assert broker.store.store_time("TopicTest", 0, 0) == START_MS
+    monkeypatch.setattr(reader, "_read_at", forged)
+    assert broker.store.store_time("TopicTest", 0, 0) is None
+
+
 def test_query_tells_the_newest_that_an_answer_has_room_for(broker, monkeypatch):
     monkeypatch.setattr(look_up, "_QUERY_BYTES_MAX", 3000)
     for n in range(5):

@@ -186,3 +186,27 @@ def test_one_account_holds_a_part_of_the_places() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(run())
+
+
+def test_all_accounts_together_hold_so_many_places() -> None:
+    async def run() -> None:
+        register = Register(Audit(None), Clock())
+
+        async def wait() -> str:
+            await asyncio.Event().wait()
+            return ""
+
+        def begin(account: str) -> None:
+            plan = plan_of(Step(target="t", run=wait))
+            action = register.preview(a_call(account=account), "k", plan)
+            register.confirm(a_call(action=action.id, account=account), action.token)
+
+        for number in range(20):
+            begin(f"a{number // 5}")
+        with pytest.raises(RequestError) as refused:
+            begin("late")
+        assert (refused.value.status, refused.value.limit) == (429, 20)
+        register.stop_all()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())

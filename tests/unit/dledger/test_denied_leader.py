@@ -2,7 +2,7 @@
 
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import DLedgerCode, HeartBeatResponse
-from tests.unit.dledger.lab import Lab
+from tests.unit.dledger.lab import Lab, beat
 
 
 def answer(lab: Lab, sender: str, code: DLedgerCode) -> None:
@@ -43,3 +43,15 @@ def test_who_says_so_counts_as_silent() -> None:
         lab.pass_time(100)
         answer(lab, "n1", DLedgerCode.INCONSISTENT_LEADER)
     assert lab.raft.role is not Role.LEADER
+
+
+def test_what_was_said_in_an_earlier_term_counts_no_more() -> None:
+    lab = leader()
+    answer(lab, "n1", DLedgerCode.INCONSISTENT_LEADER)
+    term = lab.raft.term
+    lab.take(beat(term + 1))
+    assert lab.raft.role is not Role.LEADER
+    lab.elect()
+    assert lab.raft.role is Role.LEADER and lab.raft.term > term + 1
+    answer(lab, "n2", DLedgerCode.INCONSISTENT_LEADER)
+    assert lab.raft.role is Role.LEADER

@@ -297,3 +297,10 @@ def test_a_file_that_is_not_used_is_named_and_its_secrets_are_not(
     assert "hidden" not in str(refusal.value)
     with pytest.raises(AccountsError, match="No such file"):
         AccountsFile(tmp_path / "none.yml")
+
+
+def test_who_has_no_account_counts_with_the_whole_network_of_ipv6() -> None:
+    hosts = ("2001:db8:1:2::3", "2001:db8:1:2:ffff::4", "2001:db8:1:3::3", "10.0.0.1")
+    keys = [Caller(Connection(host), None, has_accounts=False).registrant.key for host in hosts]
+    network = "address 2001:db8:1:2::/64"
+    assert keys == [network, network, "address 2001:db8:1:3::/64", "address 10.0.0.1"]

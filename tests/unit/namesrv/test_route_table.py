@@ -481,3 +481,28 @@ def test_topics_that_two_bring_at_once_count_once() -> None:
     next(steps)
     table.register(told(REPLICA, 0, *MANY, broker_name="broker-b"), OTHER, "second", 0)
     assert list(steps) != [] and len(table.topics()) == len(MANY)
+
+
+def test_a_former_master_that_leads_again_brings_all_of_its_topics_again() -> None:
+    table = make_table(topics_max=10_000)
+    registration = told(MASTER, 0, *MANY)
+    steps = table.registering(registration, ANYBODY, "first", 0)
+    while not table.topics():
+        next(steps)
+    table.register(told(REPLICA, 0, "own"), ANYBODY, "second", 1)
+    assert list(steps) == []
+    table.owner_lost("second")
+    assert table.route("own").broker_datas[0].broker_addrs == {0: MASTER}
+    assert table.refresh(MASTER, registration.data_version, ANYBODY, 2) is None
+    table.register(registration, ANYBODY, "first", 2)
+    assert table.topics() == [*MANY, "own"]
+
+
+def test_lists_that_were_made_while_topics_are_taken_over_are_made_anew() -> None:
+    table = make_table(topics_max=10_000)
+    steps = table.registering(told(MASTER, 0, *MANY), ANYBODY, "first", 0)
+    while not table.topics():
+        next(steps)
+    version, count = table.version, len(table.topics())
+    assert list(steps) != []
+    assert count < len(table.topics()) and version < table.version

@@ -115,3 +115,26 @@ def test_what_left_does_not_count_against_who_comes() -> None:
     assert sum(1 for _ in table.checking("b", who, many)) == 8
     with pytest.raises(LimitError, match="topicsPerRegistrantMax of k: 1001 is over"):
         list(table.checking("b", who, many | topics(["more"])))
+
+
+def test_what_left_is_forgotten_before_others_are_refused_for_it() -> None:
+    table = TopicQueues(RouteLimits(topics_max=1000, brokers_max=10))
+    put(table, "b", WHO, topics([f"old-{number}" for number in range(1000)]))
+    table.drop_broker("b")
+    news = topics([f"new-{number}" for number in range(1000)])
+    list(table.checking("c", WHO, news))
+    put(table, "c", WHO, news)
+    assert table.names() == sorted(news)
+    with pytest.raises(LimitError):
+        list(table.checking("d", WHO, topics(["more"])))
+
+
+def test_all_that_a_broker_name_brings_again_stays() -> None:
+    """It comes back while what it left is forgotten, in whatever order that is."""
+    table = TopicQueues(RouteLimits(topics_max=10_000, brokers_max=10))
+    many = topics([f"t{number:04}" for number in range(1000)])
+    put(table, "b", WHO, many)
+    table.drop_broker("b")
+    put(table, "b", WHO, many)
+    assert not table.forget_some()
+    assert table.names() == sorted(many) and count(table) == (1000, 1000)

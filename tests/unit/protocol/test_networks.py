@@ -3,6 +3,7 @@
 import pytest
 
 from ledgermq.protocol.networks import network_of
+from ledgermq.protocol.transport.turn_shares import payer_of
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,17 @@ from ledgermq.protocol.networks import network_of
 )
 def test_network_of(host: str, network: str) -> None:
     assert network_of(host) == network
+
+
+class Connection:
+    """A peer without an account, unless it has one."""
+
+    def __init__(self, peer_host: str, account: str | None = None) -> None:
+        self.peer_host = peer_host
+        self.account = account
+
+
+def test_something_is_done_for_an_account_or_for_a_network() -> None:
+    assert payer_of(Connection("2001:db8:1:2::9")) == "2001:db8:1:2::/64"
+    assert payer_of(Connection("10.0.0.1")) == "10.0.0.1"
+    assert payer_of(Connection("2001:db8:1:2::9", "alice")) == "alice"

@@ -1,9 +1,14 @@
 """Connections of which nobody knows yet whose they are."""
 
+import pytest
+
 from tests.unit.protocol.slow_port import Port, chunk
 
 
-def test_newcomers_of_an_address_are_judged_by_what_those_before_them_asked_for_first() -> None:
+@pytest.mark.parametrize("address", ["10.0.0.9", "2001:db8::{:x}"])
+def test_newcomers_of_an_address_are_judged_by_what_those_before_them_asked_for_first(
+    address: str,
+) -> None:
     """Each asks once, for much, and nobody knows yet for whom."""
     port = Port(0.004)
     modest = port.wire()
@@ -14,8 +19,9 @@ def test_newcomers_of_an_address_are_judged_by_what_those_before_them_asked_for_
     for _ in range(40):
         some = [port.wire() for _ in range(5)]
         newcomers += some
-        for wire in some:
-            wire.protocol.peer_host = modest.protocol.peer_host
+        for number, wire in enumerate(some, len(newcomers)):
+            # Of IPv6, each comes from another address of one network.
+            wire.protocol.peer_host = address.format(number)
             wire.protocol.account = "crowd"
             wire.protocol.dataReceived(chunk(1))
         if len(port.receiver.opaques(modest.protocol)) == asked:

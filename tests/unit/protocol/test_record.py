@@ -4,12 +4,15 @@ import pytest
 
 from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 from ledgermq.protocol.record import (
+    RECORD_FIXED_BYTES,
     RECORD_MAGIC,
     RECORD_MAGIC_V2,
+    V6_HOSTS_BYTES,
     Record,
     body_is_intact,
     decode_record,
     decode_record_head,
+    decode_record_times,
     encode_record,
 )
 
@@ -187,3 +190,15 @@ def test_topic_that_is_not_utf8_is_refused():
 def test_value_that_does_not_fit_is_not_encoded(fault):
     with pytest.raises(LocalProtocolError):
         encoded(**fault)
+
+
+@pytest.mark.parametrize("born", [HOSTS_V4[0], HOSTS_V6[0]])
+@pytest.mark.parametrize("stored", [HOSTS_V4[1], HOSTS_V6[1]])
+def test_times_are_read_from_the_head_whatever_the_addresses_are(born, stored):
+    data = encoded((born, stored))
+    head = data[: RECORD_FIXED_BYTES + V6_HOSTS_BYTES]
+    assert decode_record_times(head) == (len(data), 1048, 1700000000005)
+    with pytest.raises(RemoteProtocolError):
+        decode_record_times(head[:40])
+    with pytest.raises(RemoteProtocolError):
+        decode_record_times(b"\0" * len(head))

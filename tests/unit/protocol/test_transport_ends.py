@@ -100,6 +100,26 @@ class ServerTests(SynchronousTestCase):
         self.assertIsNone(self.connect("10.0.0.1"))
         self.assertEqual(server.refused_count, 3)
 
+    def test_addresses_of_one_network_of_ipv6_count_together(self) -> None:
+        server = self.started(connections_max=9, connections_per_host_max=2)
+        first, second = (self.connect(f"2001:db8::{number}") for number in (1, 2))
+        assert first is not None and second is not None
+        self.assertIsNone(self.connect("2001:db8::3"))
+        other = self.connect("2001:db8:0:1::1")
+        assert other is not None
+        first.end(ConnectionDone())
+        self.assertIsNotNone(self.connect("2001:db8::3"))
+        self.assertIsNone(self.connect("2001:db8::4"))
+        for transport in (second, other):
+            transport.end(ConnectionDone())
+        self.assertEqual(vars(server)["_hosts"], {"2001:db8::/64": 1})
+
+    def test_new_connections_of_one_network_of_ipv6_are_limited_a_second(self) -> None:
+        self.started(connections_per_host_rate=3)
+        made = [self.connect(f"2001:db8::{number}") for number in range(1, 6)]
+        self.assertEqual([one is None for one in made], [False] * 3 + [True] * 2)
+        self.assertIsNotNone(self.connect("2001:db8:0:1::1"))
+
     def test_idle_connections_are_closed(self) -> None:
         server = self.started(limits=ConnectionLimits(idle_timeout_s=5, first_frame_timeout_s=0))
         self.connect()

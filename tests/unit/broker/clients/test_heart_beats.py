@@ -11,6 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
+from ledgermq.broker.clients import client_table
+from ledgermq.broker.clients.client_table import Client, ClientTable
 from ledgermq.broker.clients.departures import DEPARTURES_MS
 from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.member_notices import MemberNotices
@@ -263,3 +265,33 @@ def test_all_producers_are_told_in_pieces() -> None:
         assert {member["clientId"] for member in members} == here
     # At most a dozen looks at the clock in each, of 32 members each.
     assert turns > sum(map(len, groups_told.values())) / (32 * 12)
+
+
+def test_silent_clients_are_closed_in_pieces_and_one_look_for_them_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_table, "_LOOKED_AT_MAX", 2)
+    bench = Bench()
+    connections = [bench.connect() for _ in range(10)]
+    for number, connection in enumerate(connections):
+        client = Client(f"c{number}", 0, 0, "10.0.0.9:5555", seen_ms=0)
+        bench.parts.clients.register_producer(connection, client, "g")
+    bench.clock_ms += bench.parts.config.client_expiry_ms + 1000
+    assert all(connection.is_open for connection in connections)
+    looks: list[None] = []
+    silent = ClientTable.silent_connections
+
+    def counted(self: ClientTable, now_ms: float, silence_ms: int) -> Any:
+        looks.append(None)
+        return silent(self, now_ms, silence_ms)
+
+    monkeypatch.setattr(ClientTable, "silent_connections", counted)
+    bench.processor.close_silent()
+    bench.processor.close_silent()
+    open_counts = [sum(connection.is_open for connection in connections)]
+    while bench.parts.turn.waiting:
+        bench.parts.turn.end()
+        open_counts.append(sum(connection.is_open for connection in connections))
+    assert open_counts[:6] == [8, 6, 4, 2, 0, 0] and looks == [None]
+    bench.processor.close_silent()
+    assert looks == [None, None]

@@ -172,3 +172,40 @@ def test_one_account_has_half_of_what_waits_and_keeps_no_more_than_it_says() -> 
         assert len(scene.master.asked) <= relay._ROUND_MAX
         passed_on += scene.master.answer()
     assert passed_on[-1] == other and not scene.relay._of_payer
+
+
+def test_what_no_client_says_is_kept_neither_first_nor_later() -> None:
+    scene = Scene()
+    scene.tell(5, more="x" * 4096)
+    assert not scene.relay._waiting and not scene.relay._of_payer
+    fields = scene.tell(6, more="x" * 3000)
+    scene.tell(7, more="x" * 4096)
+    [told] = scene.relay._waiting.values()
+    assert (told.offset, told.ext_fields) == (6, fields)
+
+
+def test_all_together_have_so_many_places() -> None:
+    scene = Scene()
+    for payer in ("a", "b", "c"):
+        for number in range(relay._OF_PAYER_MAX):
+            scene.tell(5, queue_id=number, group=payer, payer=payer)
+    assert len(scene.relay._waiting) == relay._WAITING_MAX
+    assert scene.relay._of_payer == {"a": relay._OF_PAYER_MAX, "b": relay._OF_PAYER_MAX}
+
+
+def test_an_offset_counts_for_who_told_it_first_until_it_is_gone() -> None:
+    scene = Scene()
+    scene.tell(5, payer="a")
+    scene.tell(6, payer="b")
+    assert scene.relay._of_payer == {"a": 1}
+    scene.relay.run()
+    scene.master.answer()
+    assert not scene.relay._waiting and not scene.relay._of_payer
+
+
+def test_nothing_counts_any_more_when_this_member_leads_again() -> None:
+    scene = Scene()
+    scene.tell(5)
+    scene.parts.lead()
+    scene.relay.run()
+    assert not scene.relay._waiting and not scene.relay._of_payer

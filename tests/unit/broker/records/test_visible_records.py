@@ -203,8 +203,23 @@ def test_what_one_account_sends_back_leaves_room_for_the_messages_of_others() ->
     assert limit // 4 - (4 << 20) < asked * (3 << 20) <= limit // 4
     bench.parts.turn.end()
     assert len(bench.parts.store.messages) == asked
-    bench.parts.proposals.commit(asked - 1)
+    bench.parts.proposals.committed(asked)
     bench.ask(RequestCode.CONSUMER_SEND_MSG_BACK)
+
+
+@pytest.mark.parametrize(("delay_level", "times"), [(1, 2), (-1, 1)])
+def test_what_comes_back_counts_as_often_as_it_is_stored(delay_level: int, times: int) -> None:
+    """A dead letter waits for nothing: it is stored once."""
+    raw = stored(message("orders")._replace(body=b"x" * 10_000), 100)
+    bench = Bench(raw)
+    fields = {"offset": "100", "group": "thieves", "delayLevel": str(delay_level)}
+    code = RequestCode.CONSUMER_SEND_MSG_BACK
+    connection: Any = ListConnection()
+    bench.processors[code](connection, RemotingCommand(code=code, ext_fields=fields))
+    bench.parts.turn.end()
+    [copy] = bench.parts.store.messages
+    [used] = bench.used
+    assert times * 10_000 < used <= times * (10_000 + len(copy.properties))
 
 
 def test_half_messages_are_found_by_their_own_requests_alone() -> None:

@@ -175,3 +175,25 @@ def test_offsets_that_a_sender_made_up_are_dropped(is_on: str) -> None:
     batch = encode_batch([(0, b"body", forged.encode())])
     stored = send(leader(enableLmq=is_on), command(batch, batch="true"))
     assert decode_properties(stored.properties) == {"K": "v"}
+
+
+def test_light_queues_that_came_into_being_count_once() -> None:
+    there, now_s = [f"%LMQ%{number}" for number in range(3)], [0.0]
+
+    class Queues:
+        def count_light_queues(self) -> int:
+            return len(there)
+
+        def queues(self, topic: str) -> list[int]:
+            return [0] if topic in there else []
+
+    config = Parts(enableLmq="true", maxLmqConsumeQueueNum="10").config
+    admission = LightAdmission(config, Queues(), lambda: now_s[0])
+    for number in range(3, 7):
+        admission.check_topic(f"%LMQ%{number}")
+        there.append(f"%LMQ%{number}")
+    now_s[0] = 6.0
+    with pytest.raises(errors.SystemBusyError, match="there are 7 light queues"):
+        admission._check_room([f"%LMQ%{number}" for number in range(7, 11)])
+    for number in range(7, 10):
+        admission.check_topic(f"%LMQ%{number}")

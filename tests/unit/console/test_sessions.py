@@ -1,0 +1,110 @@
+"""Whose session ends when one more has to have room, and who may try to sign in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ledgermq.client.config import ClientConfig
+from ledgermq.console import sessions
+from ledgermq.console.sessions import Session, Sessions
+from ledgermq.console.shapes.session import SignIn
+from ledgermq.http.replies import RequestError
+
+
+class Nobody:
+    """An account, ready to ask."""
+
+    async def close(self) -> None: ...
+
+
+class Bench(Sessions):
+    """The sessions of a console whose brokers know every account by one secret."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ["127.0.0.1:1"],
+            ClientConfig(),
+            lambda: 0,
+            must_sign_in=True,
+            read_only=False,
+            readers=frozenset(),
+        )
+
+    async def _proven(self, wanted: SignIn) -> Any:
+        if wanted.secret_key != "the-right-secret":
+            raise RequestError(401, "wrong")
+        return Nobody(), None, "writer"
+
+    async def begin(self, account: str, peer: str = "10.0.0.1") -> Session:
+        wanted = SignIn(access_key=account, secret_key="the-right-secret")
+        return await self.sign_in(wanted, peer)
+
+    async def status(self, peer: str, secret: str = "a-wrong-secret") -> int:
+        try:
+            await self.sign_in(SignIn(access_key="somebody", secret_key=secret), peer)
+        except RequestError as error:
+            return error.status
+        return 200
+
+    def those_of(self, account: str) -> list[str]:
+        return [one.id for one in self._sessions.values() if one.account == account]
+
+
+def test_an_account_with_so_many_sessions_ends_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for more, and the eldest one is another's."""
+    monkeypatch.setattr(sessions, "_TRIES_MAX", 1000)
+
+    async def check() -> None:
+        bench = Bench()
+        eldest = await bench.begin("eldest")
+        begun = [(await bench.begin("many")).id for _ in range(45)]
+        assert bench.those_of("many") == begun[5:] and len(begun[5:]) == 40
+        assert bench.those_of("eldest") == [eldest.id]
+
+    asyncio.run(check())
+
+
+def test_where_all_places_are_taken_who_has_the_most_gives_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "_TRIES_MAX", 1000)
+    monkeypatch.setattr(sessions, "_ALL_TRIES_MAX", 1000)
+
+    async def check() -> None:
+        bench = Bench()
+        few = [(await bench.begin("few")).id for _ in range(3)]
+        for number in range(5):
+            for _ in range(39 + (number == 1)):
+                await bench.begin(f"many-{number}")
+        # Two hundred are there, of which none is used as long ago as those of who has few.
+        assert bench.those_of("few") == few
+        assert len(bench._sessions) == 199
+        most = bench.those_of("many-1")
+        for number in range(2):
+            await bench.begin(f"late-{number}")
+        assert bench.those_of("few") == few
+        assert len(bench._sessions) == 200 and bench.those_of("many-1") == most[1:]
+
+    asyncio.run(check())
+
+
+def test_an_address_that_is_known_has_no_more_tries_than_another() -> None:
+    async def check() -> None:
+        bench = Bench()
+        assert await bench.status("10.0.0.1", "the-right-secret") == 200
+        assert [await bench.status("10.0.0.1") for _ in range(6)] == [401] * 4 + [429] * 2
+
+    asyncio.run(check())
+
+
+def test_tries_of_one_network_of_ipv6_count_together() -> None:
+    async def check() -> None:
+        bench = Bench()
+        tried = [await bench.status(f"2001:db8::{number}") for number in range(1, 8)]
+        assert tried == [401] * 5 + [429] * 2
+        assert await bench.status("2001:db8:0:1::1") == 401
+
+    asyncio.run(check())
