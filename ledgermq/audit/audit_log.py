@@ -70,7 +70,7 @@ class AuditLog:
         self._call_in_reactor = call_in_reactor
         self._clock_ms, self._now_ms = clock_ms, now_ms
         self._fixed = dict(fixed)
-        self._refusals = Refusals()
+        self._refusals, self._changes = Refusals(), Refusals()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         # With the thread at this moment: how many lines; 0: it has nothing to do.
@@ -85,6 +85,17 @@ class AuditLog:
         """Notes a change, whatever came of it."""
         self._add({"event": "change", **members})
 
+    def changed_by(self, account: str, kind: tuple[str, ...], **members: Any) -> None:
+        """Notes a change by who may change little, as often as it likes; equal ones are joined.
+
+        Args:
+            account: who did it.
+            kind: what makes two of one account equal.
+        """
+        line = {"event": "change", **members}
+        for one in self._changes.take(account, kind, line, self._clock_ms()):
+            self._add(one)
+
     def refused(self, host: str, kind: tuple[str, ...], **members: Any) -> None:
         """Notes a request that had no right to what it wanted; equal ones are joined.
 
@@ -98,8 +109,9 @@ class AuditLog:
 
     def tick(self) -> None:
         """Tells what is due; called about each second."""
-        for one in self._refusals.due(self._clock_ms()):
-            self._add(one)
+        for joined in (self._refusals, self._changes):
+            for one in joined.due(self._clock_ms()):
+                self._add(one)
         if self._untold_count and not self._waiting:
             self._write()
 
@@ -109,8 +121,9 @@ class AuditLog:
         Returns:
             Fires when all that the disk takes is written.
         """
-        for one in self._refusals.end():
-            self._add(one)
+        for joined in (self._refusals, self._changes):
+            for one in joined.end():
+                self._add(one)
         self._closed = Deferred()
         if not self._writing_count:
             return succeed(None)

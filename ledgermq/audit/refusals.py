@@ -1,4 +1,4 @@
-"""Refusals: equal ones are one line, however many there are. Pure.
+"""Refusals, and changes by who may change little: equal ones are one line, however many. Pure.
 
 The first of its kind is told at once. What follows it within a window is counted, and told in one
 line with the number when the window ends. Who draws another name for each request gets a few lines
@@ -31,8 +31,8 @@ class Refusals:
     ) -> list[dict[str, Any]]:
         """
         Args:
-            host: address that was refused.
-            kind: what makes refusals of this address equal.
+            host: address that was refused, or account that changed something.
+            kind: what makes lines of this host equal.
             line: what there is to tell.
             now_ms: monotonic time.
 
@@ -56,7 +56,7 @@ class Refusals:
             self._kinds_of[host] = self._kinds_of.get(host, 0) + 1
             return [*told, dict(line)]
         # The first of many unequal ones is counted only: its window tells of it.
-        self._lines[key] = ({**line, **_joined(key)}, 1)
+        self._lines[key] = ({**line, **_joined(key, line)}, 1)
         return told
 
     def due(self, now_ms: float) -> list[dict[str, Any]]:
@@ -71,7 +71,8 @@ class Refusals:
         return told
 
 
-def _joined(key: tuple[str, ...]) -> dict[str, Any]:
+def _joined(key: tuple[str, ...], line: Mapping[str, Any]) -> dict[str, Any]:
     """What a line says of refusals that are told together."""
-    address = {"address": _MORE} if len(key) == 1 else {}
-    return {**address, "claims": _MORE, "code": _MORE, "name": _MORE, "reason": "unequal ones"}
+    of_one = {"claims", "code", "name", "object", "before", "after"}
+    of_all = {"account", "address"} if len(key) == 1 else set()
+    return {**{name: _MORE for name in line if name in of_one | of_all}, "reason": "unequal ones"}

@@ -28,6 +28,7 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_DONE_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 HALF_EXPIRED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+_REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 
 SYSTEM_TOPICS: Final[frozenset[str]] = frozenset(
     (
@@ -67,12 +68,23 @@ def is_system_topic(topic: str) -> bool:
 
 def reply_topic(cluster_name: str) -> str:
     """Returns the topic of replies of a cluster."""
-    return f"{cluster_name}_REPLY_TOPIC"
+    return cluster_name + _REPLY_TOPIC_SUFFIX
 
 
 def is_closed_for_sends(topic: str) -> bool:
     """True for a topic to which only the broker itself writes."""
     return topic in _TOPICS_CLOSED_FOR_SENDS or topic.startswith(OWN_TOPIC_PREFIX)
+
+
+def gathers_messages(topic: str) -> bool:
+    """True for a topic to which clients may write, and in which messages, replies or traces of all
+    of them stand together.
+    """
+    return (
+        topic == TRACE_TOPIC
+        or topic.startswith(DEAD_LETTER_PREFIX)
+        or topic.endswith(_REPLY_TOPIC_SUFFIX)
+    )
 
 
 def is_light_group(group: str) -> bool:

@@ -1,8 +1,9 @@
 """Guard: lets a request pass to its processor, or says why not.
 
 In upstream's order: global white addresses, account, its own white addresses, signature, admin,
-resources. With access control off there is no guard, and nothing of this is on the way of a
-request. Source: `PlainPermissionManager.validate`.
+resources. Upstream lets whoever names an account from its white address do everything; here that
+stands for the signature, and not for the rights. With access control off there is no guard, and
+nothing of this is on the way of a request. Source: `PlainPermissionManager.validate`.
 """
 
 from collections.abc import Callable, Mapping
@@ -122,8 +123,6 @@ class Guard:
             return None
         try:
             account = self._account_of(host, command, own_host)
-            if account is None:
-                return None
             self._check_needs(account, command)
             return account
         except AccessDeniedError as error:
@@ -135,8 +134,8 @@ class Guard:
         if self._on_refused is not None:
             self._on_refused(host, command, error)
 
-    def _account_of(self, host: str, command: RemotingCommand, own_host: str) -> Account | None:
-        """The account that signed; None when its white address makes all else needless."""
+    def _account_of(self, host: str, command: RemotingCommand, own_host: str) -> Account:
+        """The account that signed, or that is named from its white address."""
         fields = command.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
         if not access_key:
@@ -145,7 +144,7 @@ class Guard:
         if account is None:
             raise AccessDeniedError(f"No acl config for {access_key[:NAME_CHARS_SHOWN]}")
         if account.white_remote_address.matches(host):
-            return None
+            return account
         is_own = self._is_own
         reason = self._signatures.find_refusal(
             command.code,

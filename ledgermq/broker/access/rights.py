@@ -52,6 +52,9 @@ def find_refusal(account: Account, need: Need) -> str | None:
         if names.is_closed_for_sends(need.name):
             # Messages of all topics stand there: whoever may read them is named.
             default = Permission.DENY
+        elif names.gathers_messages(need.name):
+            # The same; who has something to write there writes it.
+            default &= Permission.PUB
     owned = named.get(need.name)
     if allows(default if owned is None else owned, need.permission):
         return None

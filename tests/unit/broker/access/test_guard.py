@@ -59,7 +59,12 @@ RULES = {
             "groupPerms": ["readers=SUB"],
         },
         {"accessKey": "operator", "secretKey": "secret-2", "admin": True},
-        {"accessKey": "at-home", "secretKey": "secret-3", "whiteRemoteAddress": "10.8.8.*"},
+        {
+            "accessKey": "at-home",
+            "secretKey": "secret-3",
+            "whiteRemoteAddress": "10.8.8.*",
+            "topicPerms": ["audit=PUB"],
+        },
         {
             "accessKey": "half-admin",
             "secretKey": "secret-4",
@@ -289,6 +294,19 @@ def test_default_permission_opens_no_topic_where_messages_of_others_wait(guard: 
         assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
 
 
+@pytest.mark.parametrize("topic", ["%DLQ%readers", "RMQ_SYS_TRACE_TOPIC", "A_REPLY_TOPIC"])
+def test_defaults_let_nobody_read_where_messages_of_all_topics_come_to(
+    guard: Guard, topic: str
+) -> None:
+    """Dead letters gave who may read most topics the messages of those that it may not read."""
+    fields = OTHERS | {"topic": topic, "consumerGroup": "readers"}
+    pull = signed(GREEDY, RequestCode.PULL_MESSAGE, **fields)
+    assert "No default permission" in refusal(guard, pull)
+    assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
+    # Clients write traces there.
+    assert refusal(guard, signed(GREEDY, RequestCode.SEND_MESSAGE, **fields)) == ""
+
+
 def test_every_code_wants_an_account_and_its_signature(guard: Guard) -> None:
     unknown = Credentials(access_key="stranger", secret_key="secret-1")
     wrong = Credentials(access_key="operator", secret_key="secret-1")
@@ -355,9 +373,23 @@ def test_code_without_a_row_is_refused_to_everybody(guard: Guard) -> None:
 def test_white_addresses_need_no_signature(guard: Guard) -> None:
     request = command(RequestCode.UPDATE_BROKER_CONFIG)
     assert refusal(guard, request, "10.9.9.9") == ""
-    at_home = command(RequestCode.SEND_MESSAGE, topic="audit", AccessKey="at-home")
+    at_home = command(RequestCode.SEND_MESSAGE, **OTHERS, topic="audit", AccessKey="at-home")
     assert refusal(guard, at_home, "10.8.8.1") == ""
     assert "Check signature failed" in refusal(guard, at_home, HOST)
+
+
+def test_white_address_of_an_account_gives_nothing_but_its_own_rights(guard: Guard) -> None:
+    """Who knew the name of any account there could make itself an admin."""
+    for code, fields in (
+        (RequestCode.SEND_MESSAGE, {"topic": "orders"}),
+        (RequestCode.UPDATE_BROKER_CONFIG, {}),
+        (RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, {"accessKey": "at-home", "admin": "true"}),
+    ):
+        request = command(code, **OTHERS, **fields, AccessKey="at-home")
+        assert refusal(guard, request, "10.8.8.1") != "", code
+    named = command(RequestCode.SEND_MESSAGE, **OTHERS, topic="audit", AccessKey="at-home")
+    account = guard.check("10.8.8.1", named)
+    assert account is not None and account.access_key == "at-home"
 
 
 def test_signature_covers_fields_and_body(guard: Guard) -> None:
@@ -408,7 +440,7 @@ def test_protected_processor_is_not_reached_without_leave(guard: Guard) -> None:
     assert reached == [request]
 
 
-def test_an_account_is_told_only_where_its_signature_was_looked_at(guard: Guard) -> None:
+def test_an_account_is_told_where_it_signed_or_is_at_its_own_address(guard: Guard) -> None:
     """It is charged for what it makes: nobody else may name it."""
     told: list[str | None] = []
     table = guard.protect({310: lambda connection, request: told.append(connection.account)})
@@ -416,11 +448,11 @@ def test_an_account_is_told_only_where_its_signature_was_looked_at(guard: Guard)
     for host, request in (
         (HOST, signed(USER, 310, **OTHERS, b="orders")),
         ("10.9.9.9", command(310, **OTHERS, b="orders", AccessKey=USER.access_key)),
-        ("10.8.8.1", command(310, **OTHERS, b="orders", AccessKey="at-home")),
+        ("10.8.8.1", command(310, **OTHERS, b="audit", AccessKey="at-home")),
     ):
         peer.peer_host = host
         table[310](peer, request)
-    assert told == [USER.access_key, None, None]
+    assert told == [USER.access_key, None, "at-home"]
 
 
 def test_needs_name_topic_and_group_as_they_stand_in_the_header() -> None:

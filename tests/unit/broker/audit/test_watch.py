@@ -115,6 +115,24 @@ def test_a_change_tells_who_what_and_from_what_to_what(broker: Broker) -> None:
     assert removed["before"]["readQueueNums"] == 8 and "after" not in removed
 
 
+def test_changes_that_anybody_makes_drive_no_others_out(broker: Broker) -> None:
+    """An account with one group cloned its offsets nine thousand times in eight seconds."""
+    code = RequestCode.CLONE_GROUP_OFFSET
+    fields = {"srcGroup": "readers", "destGroup": "readers", "topic": "orders", "offline": "false"}
+    for _ in range(500):
+        broker.ask(APP, code, fields)
+    for number in range(500):
+        broker.ask(APP, code, {**fields, "topic": f"orders{number}"})
+    assert len(broker.lines()) <= 20
+    broker.noted.now_ms += 10_000
+    broker.noted.log.tick()
+    repeated = [line["repeated"] for line in broker.lines()]
+    assert sum(repeated) + 10 >= 980
+    for _ in range(30):
+        broker.ask(OPERATOR, RequestCode.UPDATE_AND_CREATE_TOPIC, TOPIC)
+    assert len(broker.lines()) == 30
+
+
 def test_a_change_that_fails_is_told_with_the_reason(broker: Broker) -> None:
     broker.ask(OPERATOR, RequestCode.UPDATE_AND_CREATE_TOPIC, {**TOPIC, "perm": "9"})
     broker.ask(OPERATOR, RequestCode.UPDATE_AND_CREATE_TOPIC, {"topic": "orders"})
