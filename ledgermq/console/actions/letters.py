@@ -45,11 +45,11 @@ _STATES: Final[dict[str, ItemState]] = {
 
 async def plan_resend(call: Call, wanted: shapes.ResendDeadLetters) -> Plan:
     """Sends dead letters anew."""
-    steps = await _chosen(call, wanted, "the topic it comes from")
     if wanted.per_s < _PER_S_MIN:
         # It would hold one of few places for as long as its session lasts.
         message = f"per_s is {wanted.per_s:g}, allowed are {_PER_S_MIN:g} and more"
         raise RequestError(400, message, field="per_s", value=wanted.per_s, limit=_PER_S_MIN)
+    steps = await _chosen(call, wanted, "the topic it comes from")
     seconds = len(steps) / wanted.per_s
     return Plan(
         summary=f"send {len(steps)} dead letters of {wanted.group} anew, in {seconds:.0f} s",
