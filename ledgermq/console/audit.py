@@ -1,9 +1,13 @@
 """Audit: what was done or tried through this console; in memory, and in a file of JSON lines.
 
+Nobody drives out what others did: when there are too many entries, who has most loses its oldest,
+and of what changes nothing a minute has so many lines of one account in the file.
+
 A line is in the file before the answer leaves. The file is appended to, by one program at a time; a
 full one becomes FILE.1, FILE.2 and so on, and the oldest goes.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +18,15 @@ from twisted.logger import Logger
 
 from ledgermq.audit.audit_file import AuditFile
 from ledgermq.console.shapes.brokers import AuditEntry
+from ledgermq.protocol.networks import network_of
 
 _ENTRIES_MAX: Final = 10_000
 _DETAIL_CHARS_MAX: Final = 2_000
+# Of one account, or address that nobody knows, in the file: what was looked at, or failed.
+_IDLE_LINES_MAX: Final = 600
+_MINUTE_MS: Final = 60_000
+# Whose lines of this minute are counted; more begin a new one.
+_COUNTED_MAX: Final = 10_000
 # As broker and name server have it by default.
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 FILES_MAX: Final = 10
@@ -45,7 +55,12 @@ class Audit:
         Raises:
             OSError: it cannot be read or written.
         """
-        self._entries: deque[AuditEntry] = deque(maxlen=_ENTRIES_MAX)
+        # By whose they are, each with its number; the oldest first.
+        self._entries: dict[str, deque[tuple[int, AuditEntry]]] = {}
+        self._count = self._last_number = 0
+        # Lines of what changed nothing, by whose they are, since a time.
+        self._idle: dict[str, int] = {}
+        self._idle_since_ms = 0
         self._file = None
         if path is not None:
             self._file = AuditFile(path, file_bytes_max, files_max)
@@ -53,14 +68,15 @@ class Audit:
             path.chmod(0o600)
             for one in (self._file.former, path):
                 if one.is_file():
-                    self._entries.extend(_read(one, file_bytes_max))
+                    for entry in _read(one, file_bytes_max):
+                        self._keep(entry)
 
     def add(self, entry: AuditEntry) -> None:
         """Notes one thing; an error of the file is told in the log, for it must not stop work."""
         cut = entry.detail[:_DETAIL_CHARS_MAX]
         entry = msgspec.structs.replace(entry, detail=cut)
-        self._entries.append(entry)
-        if self._file is not None:
+        self._keep(entry)
+        if self._file is not None and self._has_line(entry):
             try:
                 self._file.write([msgspec.json.encode(entry) + b"\n"])
             except OSError as error:
@@ -68,7 +84,40 @@ class Audit:
 
     def newest_first(self) -> Iterator[AuditEntry]:
         """Returns all entries."""
-        return reversed(self._entries)
+        parts = [reversed(part) for part in self._entries.values()]
+        merged = heapq.merge(*parts, key=lambda one: one[0], reverse=True)
+        return (entry for _, entry in merged)
+
+    def _keep(self, entry: AuditEntry) -> None:
+        self._last_number += 1
+        self._entries.setdefault(_owner_of(entry), deque()).append((self._last_number, entry))
+        self._count += 1
+        if self._count > _ENTRIES_MAX:
+            owner = max(self._entries, key=lambda one: len(self._entries[one]))
+            self._entries[owner].popleft()
+            self._count -= 1
+            if not self._entries[owner]:
+                del self._entries[owner]
+
+    def _has_line(self, entry: AuditEntry) -> bool:
+        if entry.outcome == "done" and entry.action != "view_message":
+            return True
+        if not 0 <= entry.at_ms - self._idle_since_ms < _MINUTE_MS or (
+            len(self._idle) >= _COUNTED_MAX
+        ):
+            self._idle.clear()
+            self._idle_since_ms = entry.at_ms
+        owner = _owner_of(entry)
+        self._idle[owner] = count = self._idle.get(owner, 0) + 1
+        if count == _IDLE_LINES_MAX + 1:
+            _log.warn("audit file: more of {owner} in this minute is left out", owner=repr(owner))
+        return count <= _IDLE_LINES_MAX
+
+
+def _owner_of(entry: AuditEntry) -> str:
+    """Whose place an entry takes: of who did not come in, anybody may have chosen the account."""
+    is_unknown = entry.action == "sign_in" and entry.outcome == "refused"
+    return network_of(entry.address) if is_unknown or not entry.account else entry.account
 
 
 def _read(path: Path, bytes_max: int) -> Iterator[AuditEntry]:

@@ -6,6 +6,7 @@ search so seldom that the slowest of their requests stay as quick as they were.
 
 import asyncio
 import secrets
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -91,8 +92,12 @@ class Searches:
             limit = _OF_OWNER_MAX if mine >= _OF_OWNER_MAX else _RUNNING_MAX
             raise RequestError(429, f"{limit} searches run already; stop one", limit=limit)
         ended = [one for one in self._searches.values() if one.state != "running"]
-        for one in ended[: max(len(ended) - _KEPT_MAX + 1, 0)]:
-            del self._searches[one.id]
+        for _ in range(len(ended) - _KEPT_MAX + 1):
+            # Of who has most: nobody throws away what others found.
+            most, _ = Counter(one.owner for one in ended).most_common(1)[0]
+            oldest = next(one for one in ended if one.owner == most)
+            ended.remove(oldest)
+            del self._searches[oldest.id]
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         search = _Search(

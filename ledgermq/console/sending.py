@@ -42,6 +42,23 @@ def copied_properties(message: ReceivedMessage) -> dict[str, str]:
     return {name: value for name, value in message.properties.items() if name not in _LEFT_OUT}
 
 
+def text_of_properties(properties: Mapping[str, str]) -> str:
+    """Returns properties as a request has them.
+
+    Raises:
+        RequestError: they cannot be sent.
+    """
+    try:
+        text = format_properties(properties)
+    except LocalProtocolError as error:
+        raise RequestError(400, str(error), field="properties") from error
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > PROPERTIES_BYTES_MAX:
+        message = f"properties of {size} bytes; allowed: {PROPERTIES_BYTES_MAX}"
+        raise RequestError(400, message, field="properties", limit=PROPERTIES_BYTES_MAX)
+    return text
+
+
 async def send_once(
     view: ClusterView,
     topic: str,
@@ -72,14 +89,7 @@ async def send_once(
     unique = view.remote.new_message_id()
     queue = queue_of_key(tuple(ready), key or unique)
     properties = {names.UNIQUE_KEY: unique, **properties, names.WAIT_STORE_MSG_OK: "true"}
-    try:
-        text = format_properties(properties)
-    except LocalProtocolError as error:
-        raise RequestError(400, str(error), field="properties") from error
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > PROPERTIES_BYTES_MAX:
-        message = f"properties of {size} bytes; allowed: {PROPERTIES_BYTES_MAX}"
-        raise RequestError(400, message, field="properties", limit=PROPERTIES_BYTES_MAX)
+    text = text_of_properties(properties)
     header = SendMessageRequestHeaderV2(
         producer_group=_SENDER_GROUP,
         topic=topic,

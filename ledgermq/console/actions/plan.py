@@ -41,3 +41,11 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     # Does all steps at once and tells of each; None: they are done one by one.
     run_all: Callable[[Tell], Awaitable[None]] | None = None
+    # What it keeps besides its steps, until it has ended: the message that is to be sent.
+    held_bytes: int = 0
+
+    def let_go(self) -> None:
+        """Nothing of it will be done any more: only what there is to tell is kept."""
+        self.run_all, self.held_bytes = None, 0
+        for step in self.steps:
+            step.run = step.look = None

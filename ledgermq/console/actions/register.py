@@ -32,6 +32,9 @@ _PREVIEWS_OF_ACCOUNT_MAX: Final = 20
 _ENDED_MAX: Final = 100
 _RUNNING_MAX: Final = 20
 _RUNNING_OF_ACCOUNT_MAX: Final = 5
+# What previews keep to be sent, of all and of one account: the eldest give way.
+_HELD_BYTES_MAX: Final = 64 << 20
+_HELD_BYTES_OF_ACCOUNT_MAX: Final = 16 << 20
 # Of the items of one change.
 _STEPS_MAX: Final = 100_000
 # Of all that is kept besides what runs.
@@ -81,6 +84,7 @@ class Register:
             message = f"this has {len(plan.steps)} items, {_STEPS_MAX} are allowed"
             raise RequestError(400, message, field="items", limit=_STEPS_MAX)
         self._forget(call.account)
+        self._make_room(call.account, plan.held_bytes)
         action = _Action(
             id=secrets.token_urlsafe(12),
             kind=kind,
@@ -126,6 +130,7 @@ class Register:
             raise RequestError(403, "only who began it stops it")
         if action.state == "preview":
             action.state, action.ended_ms = "stopped", self._now_ms()
+            action.plan.let_go()
         self._end(action)
         return self._shape(call, action)
 
@@ -201,6 +206,21 @@ class Register:
             count -= len(action.plan.steps)
             del self._actions[action.id]
 
+    def _make_room(self, account: str, size: int) -> None:
+        """Drops previews for one that keeps so much."""
+        previews = [one for one in self._actions.values() if one.state == "preview"]
+        own = [one for one in previews if account and one.account == account]
+        for found, size_max in (
+            (own, _HELD_BYTES_OF_ACCOUNT_MAX), (previews, _HELD_BYTES_MAX),
+        ):  # fmt: skip
+            held = sum(one.plan.held_bytes for one in found if one.id in self._actions)
+            for action in found:
+                if held + size <= size_max:
+                    break
+                if action.plan.held_bytes:
+                    held -= action.plan.held_bytes
+                    self._actions.pop(action.id, None)
+
     def _end(self, action: _Action) -> None:
         if action.task is not None and action.state == "running":
             action.task.cancel()
@@ -217,6 +237,7 @@ class Register:
             action.state = "stopped"
         finally:
             action.ended_ms = self._now_ms()
+            action.plan.let_go()
             call.cluster.kept.forget()
             self._note_end(action)
 

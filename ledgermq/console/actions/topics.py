@@ -8,7 +8,12 @@ from ledgermq.console.actions.plan import Plan, SkippedError, Step
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.messages import find_message, text_of_place
-from ledgermq.console.sending import copied_properties, new_properties, send_once
+from ledgermq.console.sending import (
+    copied_properties,
+    new_properties,
+    send_once,
+    text_of_properties,
+)
 from ledgermq.console.shapes import actions as shapes
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_figures import load_groups, load_span, own_names
@@ -233,17 +238,20 @@ def name_server_steps(view: ClusterView, topic: str) -> list[Step]:
 
 async def plan_send_message(call: Call, wanted: shapes.SendMessage) -> Plan:
     """Sends one message."""
-    view = call.cluster
-    await _entries(call, wanted.topic)
+    view, topic = call.cluster, wanted.topic
+    await _entries(call, topic)
     properties = new_properties(wanted.properties, wanted.keys, wanted.tags, wanted.delay_level)
+    # It is kept until somebody confirms it: what cannot be sent is refused now.
+    size = len(text_of_properties(properties))
     body = wanted.body.encode("utf-8", "surrogatepass")
 
     async def run() -> str:
-        return await send_once(view, wanted.topic, body, properties)
+        return await send_once(view, topic, body, properties)
 
-    step = Step(target=wanted.topic, after=f"{len(body)} bytes", run=run)
-    summary = f"send a message of {len(body)} bytes to {wanted.topic}"
-    return Plan(summary=summary, object=f"topic {wanted.topic}", steps=[step])
+    step = Step(target=topic, after=f"{len(body)} bytes", run=run)
+    summary = f"send a message of {len(body)} bytes to {topic}"
+    held = len(body) + size
+    return Plan(summary=summary, object=f"topic {topic}", steps=[step], held_bytes=held)
 
 
 async def plan_resend_message(call: Call, wanted: shapes.ResendMessage) -> Plan:
@@ -261,7 +269,8 @@ async def plan_resend_message(call: Call, wanted: shapes.ResendMessage) -> Plan:
         )
 
     step = Step(target=where, before=found.topic, after=wanted.target, run=run)
-    return Plan(summary=f"send a copy of {where} to {wanted.target}", object=where, steps=[step])
+    summary, held = f"send a copy of {where} to {wanted.target}", found.record.size_bytes
+    return Plan(summary=summary, object=where, steps=[step], held_bytes=held)
 
 
 async def plan_deliver_message(call: Call, wanted: shapes.DeliverMessage) -> Plan:
@@ -269,12 +278,13 @@ async def plan_deliver_message(call: Call, wanted: shapes.DeliverMessage) -> Pla
     view, place = call.cluster, wanted.message
     found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
     where = text_of_place(wanted.topic, place.broker, place.queue, place.offset)
+    message_id = found.offset_message_id
 
     async def run() -> str:
         header = ConsumeMessageDirectlyResultRequestHeader(
             consumer_group=wanted.group,
             client_id=wanted.client_id,
-            msg_id=found.offset_message_id,
+            msg_id=message_id,
         )
         address = await writer_of(view, place.broker)
         code = RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -296,9 +306,10 @@ async def plan_resume_check(call: Call, wanted: shapes.ResumeCheck) -> Plan:
     view, place = call.cluster, wanted.message
     found = await find_message(view, _PUT_ASIDE, place.broker, place.queue, place.offset)
     where = text_of_place(_PUT_ASIDE, place.broker, place.queue, place.offset)
+    message_id = found.offset_message_id
 
     async def run() -> str:
-        header = ResumeCheckHalfMessageRequestHeader(msg_id=found.offset_message_id)
+        header = ResumeCheckHalfMessageRequestHeader(msg_id=message_id)
         address = await writer_of(view, place.broker)
         await view.remote.call(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
         return ""

@@ -63,7 +63,7 @@ class SendMessage(_Wanted, frozen=True, kw_only=True, tag="send_message"):
     body: Annotated[str, Meta(max_length=1024 * 1024)]
     keys: _Text = ""
     tags: _Text = ""
-    properties: dict[str, _Text] = {}
+    properties: Annotated[dict[str, _Text], Meta(max_length=1000)] = {}
     delay_level: Annotated[int, Meta(ge=0, le=64)] = 0
 
 

@@ -210,3 +210,46 @@ def test_all_accounts_together_hold_so_many_places() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(run())
+
+
+def test_previews_that_keep_messages_take_bounded_memory() -> None:
+    """Twenty of one account held 2 GB; those that it stopped were kept, too."""
+    register = Register(Audit(None), Clock())
+
+    def preview(account: str) -> str:
+        plan = plan_of(Step(target="t", run=run_of("")))
+        plan.held_bytes = 4 << 20
+        return register.preview(a_call(account=account), "k", plan).id
+
+    def held() -> list[str]:
+        return [one.account for one in register._actions.values() if one.plan.held_bytes]
+
+    first = preview("b")
+    for _ in range(10):
+        preview("a")
+    assert held() == ["b", *["a"] * 4]
+    for number in range(20):
+        preview(f"c{number}")
+    assert len(held()) == 16
+    stopped = preview("b")
+    shown = register.stop(a_call(account="b", action=stopped))
+    assert shown.state == "stopped" and len(held()) == 15
+    [step] = register._actions[stopped].plan.steps
+    assert step.run is None
+    with pytest.raises(RequestError):
+        register.look(a_call(account="b", action=first))
+
+
+def test_what_has_ended_keeps_nothing_to_be_done() -> None:
+    async def run() -> None:
+        register = Register(Audit(None), Clock())
+        plan = plan_of(Step(target="t", run=run_of("")))
+        plan.held_bytes = 4 << 20
+        begun = register.preview(a_call(), "k", plan)
+        call = a_call(action=begun.id)
+        register.confirm(call, begun.token)
+        while register.look(call).state == "running":
+            await asyncio.sleep(0)
+        assert (plan.held_bytes, plan.steps[0].run, plan.steps[0].state) == (0, None, "done")
+
+    asyncio.run(run())

@@ -8,7 +8,7 @@ import pytest
 from ledgermq.console import searches
 from ledgermq.console.cluster import Target
 from ledgermq.console.messages import Pulled
-from ledgermq.console.searches import _scan_queue, _Search
+from ledgermq.console.searches import Searches, _scan_queue, _Search
 from ledgermq.console.shapes.messages import SearchRequest
 from ledgermq.protocol.bodies import MessageQueue
 
@@ -66,3 +66,19 @@ def test_a_search_that_nobody_looks_at_is_given_up(monkeypatch: pytest.MonkeyPat
     search, state, _ = scan(monkeypatch, 10.0, 3200)
     assert (search.scanned, state) == (16 * PULLED, "stopped")
     assert "nobody" in search.reason
+
+
+def test_searches_of_one_account_drive_out_its_own() -> None:
+    async def run() -> None:
+        found = Searches()
+        view = cast(Any, type("View", (), {"id": "c"}))
+        # A place without a queue: it ends at once.
+        wanted = SearchRequest(offset_id="none")
+        first = found.start(view, "s", "admin", wanted)
+        for _ in range(60):
+            found.start(view, "t", "app", wanted)
+            await asyncio.sleep(0.001)
+        assert found.look("c", "s", first.id, 0).state != "running"
+        assert len(found._searches) <= 51
+
+    asyncio.run(run())

@@ -77,8 +77,9 @@ export function filtered(rows, columns, words) {
 export function csv(rows, columns) {
   const field = (value) => {
     let text = value == null ? "" : String(value);
-    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    // Behind any separator that it may take for one: `;` in half of Europe.
+    if (typeof value !== "number") text = text.replace(/(^|[;\t\r\n])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/g, "$1'");
+    return /[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return [columns.map((c) => field(c.title)), ...rows.map((row) => columns.map((c) => field(c.value(row))))]
     .map((fields) => fields.join(","))
