@@ -156,7 +156,7 @@ class Exchange(http.Request):
             closed()
             return
         size = len(reply.body) if isinstance(reply.body, bytes) else 0
-        if size > _SMALL_BODY_BYTES and not self.channel.has_room_for(size):
+        if size > _SMALL_BODY_BYTES and not self.channel.make_room_for(size):
             limit = self._port.limits.answers_bytes_max
             message = "answers that were not read use all memory that there is for them"
             reply = RequestError(503, message, field="answers", limit=limit).reply()

@@ -98,6 +98,8 @@ class HttpPort:
         self.body_bytes = 0
         # Of answers that were not read, by whom they are for.
         self._unread: Counter[str] = Counter()
+        # Connections that they wait on, the one that has them for longest first.
+        self._full: dict[_Connection, None] = {}
         self.shares = TurnShares(
             reactor,
             share_s=_SHARE_S,
@@ -114,20 +116,35 @@ class HttpPort:
     def unread_bytes(self) -> int:
         return self._unread.total()
 
-    def has_room_for(self, payer: str, size: int) -> bool:
+    def make_room_for(self, payer: str, size: int) -> bool:
         """Tells whether an answer may wait for a client to read it; one alone may, whatever its
-        size.
+        size. Closes connections of others that hold more, those that read nothing for longest.
         """
-        held, own = self.unread_bytes, self._unread.get(payer, 0)
-        size_max = self.limits.answers_bytes_max
-        fits = not held or held + size <= size_max
-        return fits and (not own or own + size <= size_max // 2)
+        own, size_max = self._unread.get(payer, 0), self.limits.answers_bytes_max
+        if own and own + size > size_max // 2:
+            return False
+        while self._unread and self.unread_bytes + size > size_max:
+            most = max(self._unread, key=lambda one: self._unread[one])
+            if most == payer:
+                return False
+            # Its loss is told in a later turn.
+            longest = next(one for one in self._full if one.payer == most)
+            longest.let_go()
+            longest.abort()
+        return True
 
-    def hold(self, payer: str, size: int) -> None:
-        """Counts an answer that waits; with a negative size, one that does no longer."""
+    def hold(self, connection: "_Connection", size: int) -> None:
+        """Counts an answer that waits; with a negative size, all of a connection that do no
+        longer.
+        """
+        payer = connection.payer
         self._unread[payer] += size
         if not self._unread[payer]:
             del self._unread[payer]
+        if size > 0:
+            self._full.setdefault(connection)
+        else:
+            self._full.pop(connection, None)
 
     def start(self) -> None:
         """Listens.
@@ -220,7 +237,7 @@ class _Connection(http.HTTPChannel):
         self._turn: Any = None
         self._share = Share(port.shares)
         # Whose it is: of the address, or network, that it comes from.
-        self._payer = ""
+        self.payer = ""
         # What stands in the line for a part of a turn; a connection has one request at a time.
         self._next: Callable[[], None] | None = None
         # The client does not read what was answered: the next request waits until it does, though
@@ -240,7 +257,7 @@ class _Connection(http.HTTPChannel):
         else:
             set_tcp_times(self.transport.socket, ACCEPTED_TIMES)
             self.transport.bufferSize = _READ_BYTES
-        self._payer = network_of(str(getattr(self.transport.getPeer(), "host", "")))
+        self.payer = network_of(str(getattr(self.transport.getPeer(), "host", "")))
         super().connectionMade()
 
     # What TlsLink asks for besides.
@@ -277,26 +294,26 @@ class _Connection(http.HTTPChannel):
             # Who reads nothing is no reason to refuse others.
             self.port.mark_answered(self)
             self._stalled = self.callLater(self.port.limits.stall_s, self._too_slow_to_read)
-        elif self._turn is None and self._share.begin(reactor.seconds(), self._payer):
+        elif self._turn is None and self._share.begin(reactor.seconds(), self.payer):
             self._call(function)
         else:
             self._next = function
             self.port.shares.wait(self, self._share)
 
-    def has_room_for(self, size: int) -> bool:
+    def make_room_for(self, size: int) -> bool:
         """Tells whether an answer may wait for this client to read it."""
-        return self.port.has_room_for(self._payer, size)
+        return self.port.make_room_for(self.payer, size)
 
     def hold(self, size: int) -> None:
         """Counts an answer that was written, if it has not gone."""
         if self._is_full:
             self._unread_bytes += size
-            self.port.hold(self._payer, size)
+            self.port.hold(self, size)
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """What was written has gone."""
         if self._unread_bytes:
-            self.port.hold(self._payer, -self._unread_bytes)
+            self.port.hold(self, -self._unread_bytes)
             self._unread_bytes = 0
 
     def pauseProducing(self) -> None:
@@ -307,7 +324,7 @@ class _Connection(http.HTTPChannel):
     def resumeProducing(self) -> None:
         """It has gone."""
         self._is_full = False
-        self._let_go()
+        self.let_go()
         super().resumeProducing()
         function = self._no_longer_stalled()
         if function is not None and not self.is_lost:
@@ -337,7 +354,7 @@ class _Connection(http.HTTPChannel):
         if self._turn is None:
             self._turn = self.callLater(0, self._turn_over)
         function()
-        self._share.end(self.port.reactor.seconds(), self._payer)
+        self._share.end(self.port.reactor.seconds(), self.payer)
 
     def _turn_over(self) -> None:
         self._turn = None
@@ -407,7 +424,7 @@ class _Connection(http.HTTPChannel):
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
         self._arrived()
         self._no_longer_stalled()
-        self._let_go()
+        self.let_go()
         self.is_lost = True
         if self._turn is not None:
             self._turn.cancel()

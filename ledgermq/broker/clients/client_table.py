@@ -22,6 +22,8 @@ _MEMBERSHIPS_MAX: Final = 200_000
 _GROUPS_OF_CONNECTION_MAX: Final = 1000
 # Memberships of one look for who is silent: half a millisecond.
 _LOOKED_AT_MAX: Final = 2000
+# Silent connections that are closed in one turn.
+_FOUND_MAX: Final = 64
 # Of either, one account has no more than this part of the places while half of all are taken: to be
 # a producer of any group takes no right, and who names groups without end shuts nobody out.
 _ACCOUNT_PART: Final = 4
@@ -322,7 +324,7 @@ class ClientTable:
                 if now_ms - client.seen_ms > silence_ms_max:
                     found.append(connection)
                     break
-            if looked_at >= _LOOKED_AT_MAX:
+            if looked_at >= _LOOKED_AT_MAX or len(found) >= _FOUND_MAX:
                 yield found
                 found, looked_at = [], 0
         yield found

@@ -25,6 +25,8 @@ Group = tuple[Family, Iterable[Point]]
 _AGE_S: Final = 5.0
 _AGES_MAX: Final = 500
 # After so many pairs of topic and group that give no point, the turn ends all the same.
+# Apache's versions are numbered; 5.3 is 477.
+_VERSION_MAX: Final = 1023
 _PAIRS_PART: Final = 400
 
 
@@ -185,7 +187,8 @@ class TopicMetrics:
             if number % _PAIRS_PART == _PAIRS_PART - 1:
                 yield FAMILIES["rocketmq_producer_connections"], [None]
             for client in clients.producers_of(group):
-                producers[language_of(client.language), str(client.version), "remoting"] += 1
+                version = version_of(client.version)
+                producers[language_of(client.language), version, "remoting"] += 1
         yield FAMILIES["rocketmq_producer_connections"], list(producers.items())
         consumers: Counter[tuple[str, ...]] = Counter()
         limit = self._ground.config.metric_series_max
@@ -200,7 +203,7 @@ class TopicMetrics:
                 consumers[
                     shown,
                     language_of(client.language),
-                    str(client.version),
+                    version_of(client.version),
                     "pull" if found.consume_type == "CONSUME_ACTIVELY" else "push",
                     "remoting",
                     "false",
@@ -214,6 +217,13 @@ def language_of(number: int) -> str:
         return LanguageCode(number).name.lower()
     except ValueError:
         return "other"
+
+
+def version_of(number: int) -> str:
+    """Returns the number of a client's version: a client that says another one in each heart beat
+    would make series without end.
+    """
+    return str(number) if 0 <= number <= _VERSION_MAX else OTHER
 
 
 def _flag(value: bool) -> str:

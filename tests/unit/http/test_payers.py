@@ -1,15 +1,16 @@
-"""For whom the port counts what a connection uses."""
+"""For whom the port counts what a connection uses, and keeps."""
 
 from typing import Any, cast
 
 import pytest
-from twisted.internet.address import IPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 
 from ledgermq.http.application import Application
 from ledgermq.http.hosts import HostGuard
+from ledgermq.http.limits import Limits
 from ledgermq.http.port import HttpPort
-from ledgermq.http.replies import text_reply
+from ledgermq.http.replies import Reply, text_reply
 from ledgermq.http.routes import Routes
 
 
@@ -43,3 +44,45 @@ def test_addresses_of_one_network_of_ipv6_are_one(host: str, are_one: bool) -> N
         assert transport.value().endswith(b"hello")
         payers.append(connection._share._payer)
     assert None not in payers and (payers[0] is payers[1]) == are_one
+
+
+class Unread(Transport):
+    """Its client reads nothing."""
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if len(data) > self.bufferSize:
+            cast(Any, self.producer).pauseProducing()
+
+
+def test_who_reads_nothing_gives_way_to_others_answers() -> None:
+    """Two addresses kept large answers from all others."""
+    routes, body = Routes(), b"x" * 100_000
+    routes.add("GET", "/large", lambda request: Reply(body=body, content_type="text/plain"))
+    reactor = MemoryReactorClock()
+    port = HttpPort(
+        reactor, Application(routes, [HostGuard()]), host="::", port=0,
+        limits=Limits(answers_bytes_max=4 * len(body)),
+    )  # fmt: skip
+    port.start()
+
+    def ask(host: str) -> Unread:
+        peer = IPv4Address("TCP", host, 5555)
+        connection = cast(Any, reactor.tcpServers[-1][1].buildProtocol(peer))
+        transport = Unread(peerAddress=peer)
+        connection.makeConnection(transport)
+        connection.dataReceived(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        reactor.advance(0)
+        return transport
+
+    def status(transport: Unread) -> bytes:
+        return transport.value()[9:12]
+
+    first = [ask(host) for host in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2")]
+    assert [status(one) for one in first] == [b"200"] * 4
+    assert status(ask("10.0.0.1")) == b"503"
+    assert not any(one.disconnecting or one.disconnected for one in first)
+    assert status(ask("10.0.0.3")) == b"200"
+    gone = [one.disconnecting or one.disconnected for one in first]
+    assert gone == [True, False, False, False]
+    assert port.unread_bytes == 4 * len(body)

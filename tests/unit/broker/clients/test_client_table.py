@@ -277,3 +277,12 @@ def test_subscriptions_of_all_groups_take_so_many_bytes(monkeypatch: pytest.Monk
     register(table, "a", subscription("T", 3, "A"))
     table.connection_lost("a")
     assert table._subscriptions_bytes == 0
+
+
+def test_few_silent_connections_are_closed_at_a_time() -> None:
+    """Of one that is silent only its first membership is looked at: thousands were closed at once."""
+    table = ClientTable()
+    for number in range(200):
+        table.register_producer(number, client(), "p")
+    pieces = [len(found) for found in table.silent_connections(1 << 40, 1)]
+    assert sum(pieces) == 200 and max(pieces) <= 64
