@@ -280,7 +280,7 @@ def test_subscriptions_of_all_groups_take_so_many_bytes(monkeypatch: pytest.Monk
 
 
 def test_few_silent_connections_are_closed_at_a_time() -> None:
-    """Of one that is silent only its first membership is looked at: thousands were closed at once."""
+    """A silent one is looked at once: thousands were closed in one turn."""
     table = ClientTable()
     for number in range(200):
         table.register_producer(number, client(), "p")
