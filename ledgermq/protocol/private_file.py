@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from ledgermq.protocol.regular_file import read_regular_file
+
 _OTHERS_BITS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -28,17 +30,10 @@ def read_private_file(path: Path, what: str, bytes_max: int) -> bytes:
         PrivateFileError: no such file, no regular one, a longer one, or one that others may read.
     """
     try:
-        # Mode and bytes are of the same file, whatever the name becomes in between; a pipe that
-        # nobody writes to is not waited for.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            mode = status.st_mode
-            data = file.read(bytes_max + 1) if stat.S_ISREG(mode) else b""
+        data, status = read_regular_file(path, bytes_max)
     except OSError as error:
         raise PrivateFileError(f"{what} {path}: {error.strerror}") from error
-    if not stat.S_ISREG(mode):
-        raise PrivateFileError(f"{what} {path}: no regular file")
+    mode = status.st_mode
     is_given = status.st_uid == 0 and status.st_gid == os.getegid() != 0
     if mode & (_OTHERS_BITS & ~stat.S_IRGRP if is_given else _OTHERS_BITS):
         raise PrivateFileError(

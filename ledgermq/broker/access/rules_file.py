@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import AccessRulesError
 
@@ -42,9 +43,7 @@ def read_rules(path: Path) -> FileRules:
         AccessRulesError: it cannot be read or used; the text names the file.
     """
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read(_FILE_BYTES_MAX + 1)
+        data, status = read_regular_file(path, _FILE_BYTES_MAX)
     except OSError as error:
         raise AccessRulesError(f"{path}: {error.strerror}") from error
     if len(data) > _FILE_BYTES_MAX:

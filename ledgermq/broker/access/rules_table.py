@@ -53,6 +53,7 @@ from ledgermq.broker.access.rules_folder import (
 )
 from ledgermq.broker.access.rules_record import RulesFile, files_of, record_of, write_note
 from ledgermq.dledger.disk_job import Begin, DiskJob, do_now
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.state.access_changes import Make
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import AccessRulesError, BrokerError
@@ -508,7 +509,7 @@ class RulesTable:
             The noted record, and why it does not open; None when nothing is left to do.
         """
         try:
-            record = json.loads(self._note_path.read_text(encoding="utf-8"))
+            record = json.loads(read_regular_file(self._note_path, 2 * _RECORD_BYTES_MAX)[0])
             changed_ms = int(record["changed"])
             if newest_file_ms(self.path) > changed_ms:
                 _log.warn("{path}: files were edited since, they count", path=self._note_path)

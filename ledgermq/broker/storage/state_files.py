@@ -7,6 +7,7 @@ synced when it has to last, the old content kept as `.bak`, then renamed over th
 at every moment one of the two is complete. Source: `MixAll.string2File`, `ConfigManager.java`.
 """
 
+import errno
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledgermq.dledger.store.filesystem import open_new
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.state.document import Behind, Document
 from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
@@ -65,14 +67,19 @@ class StateFile:
         broken: list[str] = []
         for path in (self._path, self._backup):
             try:
-                raw = path.read_bytes()
+                raw, status = read_regular_file(path, self._bytes_max)
             except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                broken.append(f"{path}: {error.strerror}")
                 continue
             if not raw.strip():
                 continue
             try:
                 if len(raw) > self._bytes_max:
-                    raise ValueError(f"{len(raw)} bytes, allowed are {self._bytes_max}")
+                    raise ValueError(f"{status.st_size} bytes, allowed are {self._bytes_max}")
                 value = parse_tolerant(raw.decode("utf-8"))
                 if not isinstance(value, dict):
                     raise ValueError("not a JSON object")
