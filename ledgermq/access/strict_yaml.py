@@ -1,6 +1,7 @@
 """Documents of access control to YAML and back; loaded when its first file is read or written.
 
-Only strict YAML is read: mappings, lists, texts, numbers, truths; no tags, no aliases.
+Only strict YAML is read: mappings, lists, texts, numbers, truths; no tags, no aliases, and no name
+that a mapping has twice.
 """
 
 from collections.abc import Mapping
@@ -10,13 +11,26 @@ import yaml
 
 
 class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]  # yaml ships no types
-    """Without aliases: a few lines of them unfold to any size."""
+    """Without aliases: a few lines of them unfold to any size. Of two members of one name the last
+    would count, whichever of them was meant.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark
             raise yaml.YAMLError(f"line {mark.line + 1}: an alias, which is not read here")
         return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in names:
+                    line = key.start_mark.line + 1
+                    raise yaml.YAMLError(f"line {line}: {key.value[:64]!r} is there twice")
+                names.add(key.value)
+        return node
 
 
 class _StrictDumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml ships no types

@@ -208,10 +208,14 @@ def _permission(where: str, value: object) -> Permission:
 
 def _permissions(where: str, name: str, value: object) -> dict[str, Permission]:
     texts = _ENTRIES.texts(f"{where}: {name}", value, _PERMISSIONS_MAX)
-    permissions = {}
+    permissions: dict[str, Permission] = {}
     for text in texts:
         resource, equals, permission = text.partition("=")
         if not equals or not resource.strip():
             raise AccessRulesError(f"{where}: {name} has {text[:64]!r}, not of the form name=PUB")
-        permissions[resource.strip()] = _permission(where, permission)
+        wanted = _permission(where, permission)
+        if permissions.setdefault(resource.strip(), wanted) != wanted:
+            raise AccessRulesError(
+                f"{where}: {name} has {resource.strip()[:64]!r} twice, not alike"
+            )
     return permissions

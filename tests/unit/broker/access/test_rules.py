@@ -1,11 +1,13 @@
 """plain_acl.yml as a value: what is read, what is refused with its reason, what a change makes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledgermq.access.addresses import AddressPattern
 from ledgermq.broker.access.rules import AccessRules, Permission, allows, parse_rules
+from ledgermq.broker.access.rules_file import read_rules
 from ledgermq.state.errors import AccessRulesError
 
 
@@ -142,3 +144,19 @@ def test_permissions_are_compared_as_upstream_does(
     owned: Permission, needed: Permission, is_enough: bool
 ) -> None:
     assert allows(owned, needed) is is_enough
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "    admin: false\n    admin: true\n",
+        "    topicPerms: [a=SUB]\n    topicPerms: [b=SUB]\n",
+        "    topicPerms: [a=DENY, b=SUB, a=PUB]\n",
+    ],
+)
+def test_what_is_said_twice_is_an_error(tmp_path: Path, lines: str) -> None:
+    """The last of them counted, whichever was meant."""
+    path = tmp_path / "plain_acl.yml"
+    path.write_text("accounts:\n  - accessKey: shop-app\n    secretKey: secret-1\n" + lines)
+    with pytest.raises(AccessRulesError, match=r"(is there twice|'a' twice, not alike)"):
+        read_rules(path)
