@@ -52,7 +52,7 @@ def find_refusal(account: Account, need: Need) -> str | None:
         if names.is_closed_for_sends(need.name):
             # Messages of all topics stand there: whoever may read them is named.
             default = Permission.DENY
-        elif names.gathers_messages(need.name):
+        elif names.gathers_messages(need.name) and not _reads_for(account, need.name):
             # The same; who has something to write there writes it.
             default &= Permission.PUB
     owned = named.get(need.name)
@@ -64,6 +64,14 @@ def find_refusal(account: Account, need: Need) -> str | None:
         f"{source} for {kind}:{need.name[:NAME_CHARS_SHOWN]}:"
         f" accessKey={account.access_key} needs {wanted}"
     )
+
+
+def _reads_for(account: Account, topic: str) -> bool:
+    """Tells whether an account may read as the group whose dead letters these are."""
+    if not topic.startswith(names.DEAD_LETTER_PREFIX):
+        return False
+    group = topic[len(names.DEAD_LETTER_PREFIX) :]
+    return all(find_refusal(account, need) is None for need in group_needs(group))
 
 
 class AccountSight:

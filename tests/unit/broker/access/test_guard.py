@@ -78,6 +78,12 @@ RULES = {
             "defaultTopicPerm": "PUB|SUB",
             "defaultGroupPerm": "SUB",
         },
+        {
+            "accessKey": "curious-app",
+            "secretKey": "secret-8",
+            "defaultTopicPerm": "SUB",
+            "groupPerms": ["own=SUB"],
+        },
         {"accessKey": "idle-app", "secretKey": "secret-6"},
         {
             "accessKey": "shut-out",
@@ -92,6 +98,7 @@ USER = Credentials(access_key="orders-app", secret_key="secret-1")
 OPERATOR = Credentials(access_key="operator", secret_key="secret-2")
 IDLE = Credentials(access_key="idle-app", secret_key="secret-6")
 SHUT_OUT = Credentials(access_key="shut-out", secret_key="secret-7")
+CURIOUS = Credentials(access_key="curious-app", secret_key="secret-8")
 GREEDY = Credentials(access_key="greedy-app", secret_key="secret-5")
 HALF_ADMIN = Credentials(access_key="half-admin", secret_key="secret-4")
 # Messages by their places in the log; what is there besides, and what is not.
@@ -294,17 +301,24 @@ def test_default_permission_opens_no_topic_where_messages_of_others_wait(guard: 
         assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
 
 
-@pytest.mark.parametrize("topic", ["%DLQ%readers", "RMQ_SYS_TRACE_TOPIC", "A_REPLY_TOPIC"])
-def test_defaults_let_nobody_read_where_messages_of_all_topics_come_to(
-    guard: Guard, topic: str
-) -> None:
+def test_defaults_let_nobody_read_where_messages_of_all_topics_come_to(guard: Guard) -> None:
     """Dead letters gave who may read most topics the messages of those that it may not read."""
-    fields = OTHERS | {"topic": topic, "consumerGroup": "readers"}
-    pull = signed(GREEDY, RequestCode.PULL_MESSAGE, **fields)
-    assert "No default permission" in refusal(guard, pull)
-    assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
-    # Clients write traces there.
-    assert refusal(guard, signed(GREEDY, RequestCode.SEND_MESSAGE, **fields)) == ""
+    for topic in ("RMQ_SYS_TRACE_TOPIC", "A_REPLY_TOPIC"):
+        fields = OTHERS | {"topic": topic, "consumerGroup": "readers"}
+        pull = signed(GREEDY, RequestCode.PULL_MESSAGE, **fields)
+        assert "No default permission" in refusal(guard, pull)
+        assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
+        # Clients write traces there.
+        assert refusal(guard, signed(GREEDY, RequestCode.SEND_MESSAGE, **fields)) == ""
+
+
+def test_dead_letters_are_read_by_who_may_read_for_their_group(guard: Guard) -> None:
+    fields = OTHERS | {"topic": "%DLQ%readers", "consumerGroup": "own"}
+    for who, refused in ((GREEDY, ""), (CURIOUS, "No default permission for topic:%DLQ%readers")):
+        assert refusal(guard, signed(who, RequestCode.PULL_MESSAGE, **fields)).startswith(refused)
+    assert refusal(guard, signed(CURIOUS, RequestCode.PULL_MESSAGE, **fields)) != ""
+    fields["topic"] = "%DLQ%own"
+    assert refusal(guard, signed(CURIOUS, RequestCode.PULL_MESSAGE, **fields)) == ""
 
 
 def test_every_code_wants_an_account_and_its_signature(guard: Guard) -> None:
