@@ -47,9 +47,9 @@ _NOISE: Final = re.compile(
 )
 
 
-# A stock broker makes the first of these topics when it first looks for half messages, a minute after
-# its start: it is in lists that are asked for later. The other is made on either side by the first
-# tool that lives for long enough to send a heart beat.
+# A stock broker makes the first of these topics when it first looks for half messages, a minute
+# after its start: it is in lists that are asked for later. The other is made on either side by the
+# first tool that lives for long enough to send a heart beat.
 _LATE_TOPIC: Final = re.compile(
     r"(?:DefaultCluster )?RMQ_SYS_TRANS_HALF_TOPIC(?: # # # NO_CONSUMER)?"
     r'|(?:"topicName":)?"%RETRY%TOOLS_CONSUMER"(?::\{|,)'
