@@ -40,6 +40,4 @@ def read_private_file(path: Path, what: str, bytes_max: int) -> bytes:
             f"{what} {path} has mode {mode & 0o777:04o}: others may read or write it;"
             f" chmod 0600 {path}"
         )
-    if len(data) > bytes_max:
-        raise PrivateFileError(f"{what} {path}: more than {bytes_max} bytes")
     return data

@@ -46,8 +46,6 @@ def read_rules(path: Path) -> FileRules:
         data, status = read_regular_file(path, _FILE_BYTES_MAX)
     except OSError as error:
         raise AccessRulesError(f"{path}: {error.strerror}") from error
-    if len(data) > _FILE_BYTES_MAX:
-        raise AccessRulesError(f"{path}: more than {_FILE_BYTES_MAX} bytes")
     try:
         document = _yaml().parse_document(data.decode("utf-8"))
         rules = parse_rules(document)

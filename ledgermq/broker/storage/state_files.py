@@ -67,19 +67,17 @@ class StateFile:
         broken: list[str] = []
         for path in (self._path, self._backup):
             try:
-                raw, status = read_regular_file(path, self._bytes_max)
+                raw, _ = read_regular_file(path, self._bytes_max)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                if error.errno != errno.EINVAL:
+                if error.errno not in (errno.EINVAL, errno.EFBIG):
                     raise
                 broken.append(f"{path}: {error.strerror}")
                 continue
             if not raw.strip():
                 continue
             try:
-                if len(raw) > self._bytes_max:
-                    raise ValueError(f"{status.st_size} bytes, allowed are {self._bytes_max}")
                 value = parse_tolerant(raw.decode("utf-8"))
                 if not isinstance(value, dict):
                     raise ValueError("not a JSON object")
