@@ -97,6 +97,10 @@ def test_a_member_is_not_kept_out_by_who_took_its_id_elsewhere() -> None:
         join(table, "x", "thief", "g")
     group = table.find_group("g")
     assert group is not None and list(group.members) == ["a"]
+    # Nothing is left of who was refused.
+    assert table.memberships_count == 3
+    table.connection_lost("x")
+    assert table.memberships_count == 1 and not table.has_groups("x")
     table.unregister_consumer("a", "g")
     join(table, "x", "thief", "g")
 
