@@ -85,15 +85,15 @@ class AuditLog:
         """Notes a change, whatever came of it."""
         self._add({"event": "change", **members})
 
-    def changed_by(self, account: str, kind: tuple[str, ...], **members: Any) -> None:
+    def changed_by(self, who: str, kind: tuple[str, ...], /, **members: Any) -> None:
         """Notes a change by who may change little, as often as it likes; equal ones are joined.
 
         Args:
-            account: who did it.
+            who: the account that did it.
             kind: what makes two of one account equal.
         """
         line = {"event": "change", **members}
-        for one in self._changes.take(account, kind, line, self._clock_ms()):
+        for one in self._changes.take(who, kind, line, self._clock_ms()):
             self._add(one)
 
     def refused(self, host: str, kind: tuple[str, ...], **members: Any) -> None:
