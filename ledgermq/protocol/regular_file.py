@@ -33,5 +33,5 @@ def read_regular_file(path: Path, bytes_max: int) -> tuple[bytes, os.stat_result
             parts.append(part)
             size = max(size, sum(map(len, parts)))
         if size > bytes_max:
-            raise OSError(errno.EFBIG, f"more than {bytes_max} bytes", str(path))
+            raise OSError(errno.EFBIG, f"{size} bytes, more than {bytes_max} bytes", str(path))
         return b"".join(parts), status

@@ -35,13 +35,31 @@ def ask(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
+# Python runs it before all else. The first to open the file waits for whoever writes to the pipe.
+_SLOW_FILE = """
+import os, sys
+
+def open_slowly(event, arguments, left=[1]):
+    if event == "open" and str(arguments[0]) == {file!r} and left:
+        left.clear()
+        os.close(os.open({pipe!r}, os.O_RDONLY))
+
+sys.addaudithook(open_slowly)
+"""
+
+
 class Stuck:
-    """A broker one of whose files gives nothing before `go_on`: a pipe that nobody writes to."""
+    """A broker that does not get one of its files opened before `go_on`, as of a slow disk."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.file = folder / "store" / "config" / "subscriptionGroup.json"
         self.file.parent.mkdir(parents=True, mode=0o700)
-        os.mkfifo(self.file, 0o600)
+        self._pipe = folder / "pipe"
+        os.mkfifo(self._pipe, 0o600)
+        hook = folder / "hook" / "sitecustomize.py"
+        hook.parent.mkdir()
+        hook.write_text(_SLOW_FILE.format(file=str(self.file), pipe=str(self._pipe)))
+        environment = {**environment, "PYTHONPATH": str(hook.parent)}
         [self.port] = free_ports(1, spread=(0, 1, 2, 3))
         words = [
             "broker", "--json", f"listenPort={self.port}", "brokerIP1=127.0.0.1",
@@ -60,8 +78,8 @@ class Stuck:
         )
 
     def go_on(self) -> None:
-        """Whoever reads the pipe comes to its end."""
-        os.close(os.open(self.file, os.O_WRONLY))
+        """The file is opened, and read."""
+        os.close(os.open(self._pipe, os.O_WRONLY))
 
 
 @contextmanager
@@ -107,6 +125,7 @@ def test_files_that_cannot_be_used_end_a_start_whose_probes_answered(tmp_path: P
     with stuck(tmp_path) as broker:
         broker.wait_until_told()
         broker.file.write_text("this is no table")
+        broker.go_on()
         assert broker.program.wait(60) == 1
         assert "no readable copy" in broker.program.log_text()
         assert not is_listening(broker.http_port)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ledgermq.access.addresses import AddressPattern
 from ledgermq.access.entries import ACCOUNTS_MAX, ADDRESSES_MAX, EntryReader
 from ledgermq.broker.access.quota import QUOTA_MEMBERS, Quota, parse_quota
+from ledgermq.protocol.names import RETRY_PREFIX
 from ledgermq.state.errors import AccessRulesError
 
 _PERMISSIONS_MAX: Final = 10_000
@@ -180,6 +181,15 @@ def parse_rules(document: object) -> AccessRules:
 
 def _account(entry: object) -> Account:
     members, access_key, where = _ENTRIES.account(entry, _ACCOUNT_MEMBERS)
+    topics = _permissions(where, "topicPerms", members.get("topicPerms"))
+    groups = _permissions(where, "groupPerms", members.get("groupPerms"))
+    # A retry topic is judged by its group, as upstream does, which keeps groups by these names.
+    for name in [topic for topic in topics if topic.startswith(RETRY_PREFIX)]:
+        group, permission = name.removeprefix(RETRY_PREFIX), topics.pop(name)
+        if groups.setdefault(group, permission) != permission:
+            raise AccessRulesError(
+                f"{where}: topicPerms has {name[:64]!r}, unlike {group[:64]!r} of groupPerms"
+            )
     return Account(
         access_key=access_key,
         secret_key=_ENTRIES.key(members, "secretKey", where),
@@ -187,8 +197,8 @@ def _account(entry: object) -> Account:
         is_admin=_ENTRIES.is_admin(members, where),
         default_topic_permission=_permission(where, members.get("defaultTopicPerm")),
         default_group_permission=_permission(where, members.get("defaultGroupPerm")),
-        topic_permissions=_permissions(where, "topicPerms", members.get("topicPerms")),
-        group_permissions=_permissions(where, "groupPerms", members.get("groupPerms")),
+        topic_permissions=topics,
+        group_permissions=groups,
         quota=parse_quota(members, where),
         source=dict(members),
     )

@@ -160,3 +160,17 @@ def test_what_is_said_twice_is_an_error(tmp_path: Path, lines: str) -> None:
     path.write_text("accounts:\n  - accessKey: shop-app\n    secretKey: secret-1\n" + lines)
     with pytest.raises(AccessRulesError, match=r"(is there twice|'a' twice, not alike)"):
         read_rules(path)
+
+
+def test_retry_topic_among_the_topics_is_its_group(tmp_path: Path) -> None:
+    """Such an entry, of which a denial is one, meant nothing here, and its group upstream."""
+    path = tmp_path / "plain_acl.yml"
+    account_lines = "accounts:\n  - accessKey: shop-app\n    secretKey: secret-1\n"
+    text = account_lines + "    topicPerms: ['%RETRY%g=DENY']\n"
+    path.write_text(text)
+    account = read_rules(path).rules.accounts["shop-app"]
+    assert account.group_permissions == {"g": Permission.DENY}
+    assert not account.topic_permissions
+    path.write_text(text + "    groupPerms: [g=SUB]\n")
+    with pytest.raises(AccessRulesError, match="unlike 'g' of groupPerms"):
+        read_rules(path)
