@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from ledgermq.audit.refusals import Refusals
+from ledgermq.audit.joined_lines import JoinedLines
 
 # Lines and bytes that may wait for the disk.
 LINES_MAX: Final = 10_000
@@ -70,7 +70,7 @@ class AuditLog:
         self._call_in_reactor = call_in_reactor
         self._clock_ms, self._now_ms = clock_ms, now_ms
         self._fixed = dict(fixed)
-        self._refusals, self._changes = Refusals(), Refusals()
+        self._refusals, self._changes = JoinedLines(), JoinedLines()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         # With the thread at this moment: how many lines; 0: it has nothing to do.

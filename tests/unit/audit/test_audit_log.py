@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from ledgermq.audit import audit_log
 from ledgermq.audit.audit_file import AuditFile
 from ledgermq.audit.audit_log import LINES_MAX, AuditLog
-from ledgermq.audit.refusals import KINDS_MAX, KINDS_PER_HOST_MAX, WINDOW_MS, Refusals
+from ledgermq.audit.joined_lines import KINDS_MAX, KINDS_OF_SOURCE_MAX, WINDOW_MS, JoinedLines
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -167,7 +167,7 @@ def test_a_close_writes_what_waits_and_then_nothing() -> None:
 
 
 def test_equal_refusals_are_one_line_and_their_number() -> None:
-    refusals = Refusals()
+    refusals = JoinedLines()
     line = {"reason": "no right"}
     told = [refusals.take("h", ("a", "17"), line, 0.0) for _ in range(50_000)]
     assert told[0] == [line] and not any(told[1:])
@@ -178,7 +178,7 @@ def test_equal_refusals_are_one_line_and_their_number() -> None:
 
 
 def test_refusals_that_all_differ_are_few_lines_whose_number_is_told() -> None:
-    refusals = Refusals()
+    refusals = JoinedLines()
     count = 0
     told: list[dict[str, Any]] = []
     for host in range(300):
@@ -190,7 +190,7 @@ def test_refusals_that_all_differ_are_few_lines_whose_number_is_told() -> None:
     assert sum(line.get("repeated", 1) for line in told) == count
     assert len(told) <= 2 * KINDS_MAX
     firsts = [line["address"] for line in told if "repeated" not in line]
-    assert firsts.count("0") == firsts.count("1") == KINDS_PER_HOST_MAX
+    assert firsts.count("0") == firsts.count("1") == KINDS_OF_SOURCE_MAX
     assert told[-1]["address"] == "*" and told[-1]["repeated"] > 200 * 40
 
 

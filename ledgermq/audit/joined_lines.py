@@ -1,8 +1,8 @@
-"""Refusals, and changes by who may change little: equal ones are one line, however many. Pure.
+"""JoinedLines: lines that anybody may cause as often as they like; equal ones are one. Pure.
 
 The first of its kind is told at once. What follows it within a window is counted, and told in one
 line with the number when the window ends. Who draws another name for each request gets a few lines
-as well; the rest of what comes from that address is one line, and so is the rest of all addresses.
+as well; the rest of what they cause is one line, and so is the rest of all.
 So neither a flood fills the disk, nor does it push what matters out of the files that are kept.
 """
 
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 WINDOW_MS: Final = 10_000
-# Kinds in one window: of one address, and of all together.
-KINDS_PER_HOST_MAX: Final = 10
+# Kinds in one window: of one source, and of all together.
+KINDS_OF_SOURCE_MAX: Final = 10
 KINDS_MAX: Final = 100
 # Stand for what is told together.
 _MORE: Final = "*"
 
 
-class Refusals:
+class JoinedLines:
     """Those of the present window."""
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class Refusals:
         self._end_ms = 0.0
 
     def take(
-        self, host: str, kind: tuple[str, ...], line: Mapping[str, Any], now_ms: float
+        self, source: str, kind: tuple[str, ...], line: Mapping[str, Any], now_ms: float
     ) -> list[dict[str, Any]]:
         """
         Args:
-            host: address that was refused, or account that changed something.
-            kind: what makes lines of this host equal.
+            source: who causes them: an address that is refused, an account that changes something.
+            kind: what makes lines of one source equal.
             line: what there is to tell.
             now_ms: monotonic time.
 
@@ -40,9 +40,9 @@ class Refusals:
             What is to be told now.
         """
         told = self.due(now_ms)
-        key = (host, *kind)
-        if key not in self._lines and self._kinds_of.get(host, 0) >= KINDS_PER_HOST_MAX:
-            key = (host, _MORE)
+        key = (source, *kind)
+        if key not in self._lines and self._kinds_of.get(source, 0) >= KINDS_OF_SOURCE_MAX:
+            key = (source, _MORE)
         if key not in self._lines and len(self._lines) >= KINDS_MAX:
             key = (_MORE,)
         if key in self._lines:
@@ -53,7 +53,7 @@ class Refusals:
             self._end_ms = now_ms + WINDOW_MS
         if len(key) == len(kind) + 1 and key[1:] == kind:
             self._lines[key] = (dict(line), 0)
-            self._kinds_of[host] = self._kinds_of.get(host, 0) + 1
+            self._kinds_of[source] = self._kinds_of.get(source, 0) + 1
             return [*told, dict(line)]
         # The first of many unequal ones is counted only: its window tells of it.
         self._lines[key] = ({**line, **_joined(key, line)}, 1)
@@ -64,7 +64,7 @@ class Refusals:
         return self.end() if self._lines and now_ms >= self._end_ms else []
 
     def end(self) -> list[dict[str, Any]]:
-        """Returns what is still to be told; a new window begins with the next refusal."""
+        """Returns what is still to be told; a new window begins with the next line."""
         told = [{**line, "repeated": count} for line, count in self._lines.values() if count]
         self._lines.clear()
         self._kinds_of.clear()
@@ -72,7 +72,7 @@ class Refusals:
 
 
 def _joined(key: tuple[str, ...], line: Mapping[str, Any]) -> dict[str, Any]:
-    """What a line says of refusals that are told together."""
+    """What a line says of those that are told together."""
     of_one = {"claims", "code", "name", "object", "before", "after"}
     of_all = {"account", "address"} if len(key) == 1 else set()
     return {**{name: _MORE for name in line if name in of_one | of_all}, "reason": "unequal ones"}
