@@ -1,5 +1,6 @@
 """Desk: takes each request of the API: who asks, may he, what exactly; then its handler answers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -39,6 +40,7 @@ _SIGN_IN_BYTES_MAX: Final = 65_536
 # Requests that read messages with their bodies, 16 MiB each, at the same time.
 _READERS_MAX: Final = 8
 _READERS_OF_ACCOUNT_MAX: Final = 4
+_BROKEN_OFF: Final = "who tried went away before an answer came"
 _NUMBERED: Final = {
     int(ResponseCode.NO_PERMISSION): 403,
     int(ResponseCode.TOPIC_NOT_EXIST): 404,
@@ -117,6 +119,12 @@ class Desk:
             # A try too many was none; as lines they would drive out what others did.
             if error.status != 429:
                 self._note("sign_in", wanted.access_key, request, "refused", error.message)
+            raise
+        except (ClientError, ProtocolError) as error:
+            self._note("sign_in", wanted.access_key, request, "refused", reason_of(error))
+            raise
+        except asyncio.CancelledError:
+            self._note("sign_in", wanted.access_key, request, "refused", _BROKEN_OFF)
             raise
         self._note("sign_in", wanted.access_key, request, "done", session.role)
         cookie = f"{COOKIE}={session.id}; HttpOnly; SameSite=Strict; Path=/"

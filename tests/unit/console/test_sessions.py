@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ledgermq.client.config import ClientConfig
+from ledgermq.client.errors import UnreachableError
 from ledgermq.console import sessions
+from ledgermq.console.audit import Audit
+from ledgermq.console.desk import Desk
 from ledgermq.console.sessions import Session, Sessions
 from ledgermq.console.shapes.session import SignIn
 from ledgermq.http.replies import RequestError
+from ledgermq.http.requests import Request
 
 
 class Nobody:
@@ -106,5 +110,61 @@ def test_tries_of_one_network_of_ipv6_count_together() -> None:
         tried = [await bench.status(f"2001:db8::{number}") for number in range(1, 8)]
         assert tried == [401] * 5 + [429] * 2
         assert await bench.status("2001:db8:0:1::1") == 401
+
+    asyncio.run(check())
+
+
+class Late(Bench):
+    """Brokers that answer nothing, or never."""
+
+    answer: Exception | None = None
+
+    async def _proven(self, wanted: SignIn) -> Any:
+        if self.answer is not None:
+            raise self.answer
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("answer", "statuses"),
+    [
+        (RequestError(502, "silent"), [502] * 7),
+        (RequestError(403, "no"), [403] * 5 + [429] * 2),
+        (UnreachableError("silent"), [502] * 7),
+    ],
+)
+def test_a_try_is_given_back_where_nobody_could_tell(
+    answer: Exception, statuses: list[int]
+) -> None:
+    async def status(bench: Late) -> int:
+        try:
+            return await bench.status("10.0.0.1")
+        except UnreachableError:
+            return 502
+
+    async def check() -> None:
+        bench = Late()
+        bench.answer = answer
+        assert [await status(bench) for _ in range(7)] == statuses
+
+    asyncio.run(check())
+
+
+def test_a_try_that_is_broken_off_counts_and_is_noted() -> None:
+    async def check() -> None:
+        bench, audit, nobody = Late(), Audit(None), cast(Any, None)
+        desk = Desk(bench, audit, nobody, nobody, lambda: 7)
+        body = b'{"access_key": "somebody", "secret_key": "a-wrong-secret"}'
+        headers = {"content-type": "application/json"}
+        for _ in range(5):
+            request = Request(method="POST", headers=headers, body=body, peer_host="10.0.0.1")
+            task = asyncio.ensure_future(desk._own["sign_in"](request))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
+        assert await bench.status("10.0.0.1") == 429
+        told = [(one.account, one.address, one.outcome) for one in audit.newest_first()]
+        assert told == [("somebody", "10.0.0.1", "refused")] * 5
 
     asyncio.run(check())
