@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 from ledgermq import __version__
 from ledgermq.client.config import ClientConfig
+from ledgermq.client.errors import UnreachableError
 from ledgermq.console.identity import Identity
 from ledgermq.console.proofs import Verdict, role_of, verdicts_of
 from ledgermq.console.shapes.session import Role, SignIn
@@ -45,6 +46,7 @@ _MINUTE_S: Final = 60.0
 _PROVEN_S: Final = 60.0
 # The second is tried where nobody knows the first.
 _FORMS: Final[tuple[Literal["strong", "stock"], ...]] = ("strong", "stock")
+_REFUSALS: Final = (401, 403)
 _WRONG: Final = "access key or secret key is wrong"
 
 
@@ -173,8 +175,10 @@ class Sessions:
         begun_s = self._count_try(network)
         try:
             identity, credentials, role = await self._proven(wanted)
-        except BaseException as error:
-            if not isinstance(error, RequestError) or error.status != 401:
+        except (RequestError, UnreachableError) as error:
+            # One that was broken off stays counted: a guess costs no less when nobody waits for
+            # its answer.
+            if not isinstance(error, RequestError) or error.status not in _REFUSALS:
                 self._was_no_guess(network, begun_s)
             raise
         await self._make_room(wanted.access_key)

@@ -163,7 +163,7 @@ def test_a_try_that_is_broken_off_counts_and_is_noted() -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert task.cancelled()
-        assert await bench.status("10.0.0.1") == 429
+        assert await asyncio.wait_for(bench.status("10.0.0.1"), 5) == 429
         told = [(one.account, one.address, one.outcome) for one in audit.newest_first()]
         assert told == [("somebody", "10.0.0.1", "refused")] * 5
 
