@@ -93,6 +93,23 @@ async def role_of(
     return "admin" if all(admins) else "user"
 
 
+async def is_admin_no_more(
+    remote: Remote, wrong: Remote, access_key: str, judges: Sequence[str] = ()
+) -> bool:
+    """Tells whether a broker that `role_of` would hear says that an account is no admin.
+
+    One that is silent says nothing. A wrong secret is shown to those alone that deny it: a broker
+    may note each one.
+    """
+    tally = Tally()
+    addresses = list(judges) or await _brokers(remote, tally)
+    if isinstance(addresses, Verdict):
+        return False
+    admins = await asyncio.gather(*(_is_admin(remote, one, access_key) for one in addresses))
+    denying = [one for one, is_admin in zip(addresses, admins, strict=True) if is_admin is False]
+    return Verdict.REFUSED in await _each(wrong, denying, tally)
+
+
 async def _brokers(remote: Remote, tally: Tally) -> list[str] | Verdict:
     """Returns the address of one broker of each name; a verdict when they are not told."""
     try:
@@ -130,13 +147,13 @@ def _verdict(error: Exception) -> Verdict:
     return Verdict.REFUSED if is_refusal else Verdict.SILENT
 
 
-async def _is_admin(remote: Remote, address: str, access_key: str) -> bool:
-    """True when the broker says so; it shows the rules to none but admins."""
+async def _is_admin(remote: Remote, address: str, access_key: str) -> bool | None:
+    """True when the broker says so; it shows the rules to none but admins. None: it is silent."""
     try:
         answer = await remote.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-    except FAILURES:
-        return False
-    document = lenient_json.read(answer.body)
+        document = lenient_json.read(answer.body)
+    except FAILURES as error:
+        return False if _verdict(error) is Verdict.REFUSED else None
     accounts = document.get("plainAccessConfigs") if isinstance(document, dict) else None
     return any(
         isinstance(account, dict)

@@ -16,13 +16,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ledgermq import __version__
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import UnreachableError
 from ledgermq.console.identity import Identity
-from ledgermq.console.proofs import Verdict, role_of, verdicts_of
+from ledgermq.console.proofs import Verdict, is_admin_no_more, role_of, verdicts_of
+from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.session import Role, SignIn
 from ledgermq.console.shapes.session import Session as SessionShape
 from ledgermq.console.tally import Tally
@@ -64,10 +65,22 @@ class Session:
     sees_all: bool
     identity: Identity
     credentials: Credentials | None
+    # Knows the brokers that proved the account.
+    remote: Remote | None
     # By the loop's clock.
     begun_s: float
     used_s: float
     proven_s: float
+
+
+class _Proof(NamedTuple):
+    """An account that brokers know."""
+
+    identity: Identity
+    credentials: Credentials
+    role: Role
+    # Knows these brokers; one of the identity's.
+    remote: Remote
 
 
 class Sessions:
@@ -142,6 +155,7 @@ class Sessions:
                     self._name_servers, replace(self._config, credentials=None), self._now_ms
                 ),
                 credentials=None,
+                remote=None,
                 begun_s=now_s,
                 used_s=now_s,
                 proven_s=now_s,
@@ -174,7 +188,7 @@ class Sessions:
         network = network_of(peer)
         begun_s = self._count_try(network)
         try:
-            identity, credentials, role = await self._proven(wanted)
+            proof = await self._proven(wanted)
         except (RequestError, UnreachableError) as error:
             # One that was broken off stays counted: a guess costs no less when nobody waits for
             # its answer.
@@ -192,11 +206,12 @@ class Sessions:
             id=secrets.token_urlsafe(32),
             csrf=secrets.token_urlsafe(32),
             account=wanted.access_key,
-            role="reader" if is_reader else role,
+            role="reader" if is_reader else proof.role,
             may_change=not is_reader,
-            sees_all=role == "admin",
-            identity=identity,
-            credentials=credentials,
+            sees_all=proof.role == "admin",
+            identity=proof.identity,
+            credentials=proof.credentials,
+            remote=proof.remote,
             begun_s=now_s,
             used_s=now_s,
             proven_s=now_s,
@@ -282,8 +297,8 @@ class Sessions:
         if begun_s in mine:
             mine.remove(begun_s)
 
-    async def _proven(self, wanted: SignIn) -> tuple[Identity, Credentials, Role]:
-        """Returns an account that the brokers know, ready to ask, and its role.
+    async def _proven(self, wanted: SignIn) -> _Proof:
+        """Returns an account that the brokers know, ready to ask.
 
         Raises:
             RequestError: as `sign_in`.
@@ -295,19 +310,19 @@ class Sessions:
             config = replace(self._config, credentials=credentials)
             identity = Identity(self._name_servers, config, self._now_ms)
             try:
-                role = await self._prove(identity, credentials, wanted.cluster)
+                proof = await self._prove(identity, credentials, wanted.cluster)
             except BaseException:
                 await identity.close()
                 raise
-            if role is not None:
-                return identity, credentials, role
+            if proof is not None:
+                return proof
             await identity.close()
         raise RequestError(401, _WRONG)
 
     async def _prove(
         self, identity: Identity, credentials: Credentials, cluster: str
-    ) -> Role | None:
-        """Returns the role of an account that the brokers know; None when they refuse it so."""
+    ) -> _Proof | None:
+        """Returns an account that the brokers know; None when they refuse it so."""
         remotes = identity.remotes
         if cluster:
             sight = await identity.find(cluster)
@@ -316,15 +331,11 @@ class Sessions:
             remotes = [sight.view.remote]
         tally = Tally()
         for remote in remotes:
-            wrong = replace(credentials, secret_key=secrets.token_urlsafe(16))
-            config = replace(self._config, credentials=wrong)
-            other = Identity([remote.name_servers], config, self._now_ms)
+            wrong = self._wrong_one(remote, credentials)
             try:
-                role = await role_of(
-                    remote, other.remotes[0], credentials.access_key, tally, self._judges
-                )
+                role = await role_of(remote, wrong, credentials.access_key, tally, self._judges)
             finally:
-                await other.close()
+                await wrong.close()
             match role:
                 case Verdict.REFUSED:
                     return None
@@ -336,18 +347,39 @@ class Sessions:
                 case Verdict.SILENT:
                     continue
                 case _:
-                    return role
+                    return _Proof(identity, credentials, role, remote)
         silent = tally.answers().silent
         failure = silent[0].reason if silent else "no broker is registered"
         raise RequestError(502, f"no broker can tell whether the account is right: {failure}")
 
+    def _wrong_one(self, remote: Remote, credentials: Credentials) -> Remote:
+        """Returns what asks the same name servers and brokers with a wrong secret."""
+        wrong = replace(credentials, secret_key=secrets.token_urlsafe(16))
+        return Remote(remote.name_servers, replace(self._config, credentials=wrong))
+
     async def _still_proven(self, session: Session) -> bool:
         session.proven_s = _now_s()
-        for remote in session.identity.remotes:
+        # Those that proved it are heard first.
+        remotes = sorted(session.identity.remotes, key=lambda one: one is not session.remote)
+        for remote in remotes:
             verdicts = await verdicts_of(remote, self._judges)
             if any(one is not Verdict.SILENT for one in verdicts):
-                return Verdict.REFUSED not in verdicts
+                return Verdict.REFUSED not in verdicts and await self._is_as_it_was(session)
         return True
+
+    async def _is_as_it_was(self, session: Session) -> bool:
+        """False for an admin who is none any more: the console would go on to show what others do.
+
+        Its session ends, and the next one has the role that the account has now.
+        """
+        remote, credentials = session.remote, session.credentials
+        if not session.sees_all or remote is None or credentials is None:
+            return True
+        wrong = self._wrong_one(remote, credentials)
+        try:
+            return not await is_admin_no_more(remote, wrong, credentials.access_key, self._judges)
+        finally:
+            await wrong.close()
 
 
 def _now_s() -> float:

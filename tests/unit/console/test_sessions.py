@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ledgermq.client.config import ClientConfig
-from ledgermq.client.errors import UnreachableError
+from ledgermq.client.errors import RefusedError, UnreachableError
 from ledgermq.console import sessions
 from ledgermq.console.audit import Audit
 from ledgermq.console.desk import Desk
@@ -16,12 +17,44 @@ from ledgermq.console.sessions import Session, Sessions
 from ledgermq.console.shapes.session import SignIn
 from ledgermq.http.replies import RequestError
 from ledgermq.http.requests import Request
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.signature import Credentials
+
+NO_ONE = Credentials(access_key="root", secret_key="the-right-secret")
+ADMIN = b'{"plainAccessConfigs": [{"accessKey": "root", "admin": true}]}'
+USER = b'{"plainAccessConfigs": [{"accessKey": "root", "admin": false}]}'
 
 
 class Nobody:
     """An account, ready to ask."""
 
+    def __init__(self, *remotes: Brokers) -> None:
+        self.remotes = list(remotes)
+
     async def close(self) -> None: ...
+
+
+class Brokers:
+    """What brokers answer, by address: to all requests of one secret, and to who asks for rules."""
+
+    def __init__(self, **rules: Exception | bytes) -> None:
+        self.rules = rules
+
+    async def call(self, address: str, code: int) -> Any:
+        answer = self.rules[address] if code == RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG else b""
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(body=answer)
+
+    async def close(self) -> None: ...
+
+
+class Deaf(Brokers):
+    """What they answer to a wrong secret; one lets everybody in."""
+
+    async def call(self, address: str, code: int) -> Any:
+        if address != "open":
+            raise RefusedError(16, "wrong")
 
 
 class Bench(Sessions):
@@ -40,7 +73,8 @@ class Bench(Sessions):
     async def _proven(self, wanted: SignIn) -> Any:
         if wanted.secret_key != "the-right-secret":
             raise RequestError(401, "wrong")
-        return Nobody(), None, "writer"
+        brokers = Brokers()
+        return sessions._Proof(cast(Any, Nobody(brokers)), NO_ONE, "user", cast(Any, brokers))
 
     async def begin(self, account: str, peer: str = "10.0.0.1") -> Session:
         wanted = SignIn(access_key=account, secret_key="the-right-secret")
@@ -166,5 +200,42 @@ def test_a_try_that_is_broken_off_counts_and_is_noted() -> None:
         assert await asyncio.wait_for(bench.status("10.0.0.1"), 5) == 429
         told = [(one.account, one.address, one.outcome) for one in audit.newest_first()]
         assert told == [("somebody", "10.0.0.1", "refused")] * 5
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_there"),
+    [
+        (ADMIN, True),
+        (USER, False),
+        (b"{}", False),
+        (RefusedError(16, "for admins"), False),
+        # Busy, away: neither tells anything of the account.
+        (RefusedError(2, "busy"), True),
+        (UnreachableError("no answer in 5 s"), True),
+    ],
+)
+def test_an_admin_who_is_none_any_more_has_to_sign_in_anew(
+    answer: Exception | bytes, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_PROVEN_S", -1.0)
+    brokers = Brokers(judge=ADMIN, open=RefusedError(1, "no rules"))
+
+    class Court(Bench):
+        async def _proven(self, wanted: SignIn) -> Any:
+            return sessions._Proof(cast(Any, Nobody(brokers)), NO_ONE, "admin", cast(Any, brokers))
+
+        def _wrong_one(self, remote: Any, credentials: Credentials) -> Any:
+            assert (remote, credentials) == (brokers, NO_ONE)
+            return Deaf()
+
+    async def check() -> None:
+        bench = Court()
+        bench._judges = ("judge", "open")
+        session = await bench.begin("root")
+        assert session.sees_all and await bench.find(session.id) is session
+        brokers.rules["judge"] = answer
+        assert (await bench.find(session.id) is session) == is_there
 
     asyncio.run(check())
