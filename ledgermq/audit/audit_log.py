@@ -70,7 +70,7 @@ class AuditLog:
         self._call_in_reactor = call_in_reactor
         self._clock_ms, self._now_ms = clock_ms, now_ms
         self._fixed = dict(fixed)
-        self._refusals, self._changes = JoinedLines(), JoinedLines()
+        self._refusals, self._changes = JoinedLines(), JoinedLines(are_sources_few=True)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         # With the thread at this moment: how many lines; 0: it has nothing to do.

@@ -20,7 +20,13 @@ _MORE: Final = "*"
 class JoinedLines:
     """Those of the present window."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, are_sources_few: bool = False) -> None:
+        """
+        Args:
+            are_sources_few: they are accounts, so that each is told of, however many lines there
+                are; anybody has addresses without end.
+        """
+        self._are_sources_few = are_sources_few
         # By what makes them equal: the line of the first, and how many followed it.
         self._lines: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
         self._kinds_of: dict[str, int] = {}
@@ -41,9 +47,12 @@ class JoinedLines:
         """
         told = self.due(now_ms)
         key = (source, *kind)
-        if key not in self._lines and self._kinds_of.get(source, 0) >= KINDS_OF_SOURCE_MAX:
+        is_full = len(self._lines) >= KINDS_MAX
+        if key not in self._lines and (
+            is_full or self._kinds_of.get(source, 0) >= KINDS_OF_SOURCE_MAX
+        ):
             key = (source, _MORE)
-        if key not in self._lines and len(self._lines) >= KINDS_MAX:
+        if key not in self._lines and is_full and not self._are_sources_few:
             key = (_MORE,)
         if key in self._lines:
             first, count = self._lines[key]
@@ -73,6 +82,6 @@ class JoinedLines:
 
 def _joined(key: tuple[str, ...], line: Mapping[str, Any]) -> dict[str, Any]:
     """What a line says of those that are told together."""
-    of_one = {"claims", "code", "name", "object", "before", "after"}
+    of_one = {"claims", "code", "name", "object", "outcome", "before", "after"}
     of_all = {"account", "address"} if len(key) == 1 else set()
     return {**{name: _MORE for name in line if name in of_one | of_all}, "reason": "unequal ones"}

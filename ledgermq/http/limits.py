@@ -8,7 +8,10 @@ class Limits:
     """Bounds of one port.
 
     Attributes:
-        connections_max: open connections; one more closes the one that waits longest, if any does.
+        connections_max: open connections; one more closes one that waits, if any does: of the
+            address, or network, that most of these come from, the one that waits longest.
+        connections_per_host_rate: new connections a second of one address, or network, and as many
+            at once; further ones are closed.
         body_bytes_max: of one request.
         bodies_bytes_max: of all requests that arrive or are answered, together; what comes on top
             is refused with 503, but for small bodies.
@@ -23,6 +26,7 @@ class Limits:
     """
 
     connections_max: int = 256
+    connections_per_host_rate: int = 200
     body_bytes_max: int = 1 << 20
     bodies_bytes_max: int = 32 << 20
     answers_bytes_max: int = 64 << 20
@@ -33,7 +37,7 @@ class Limits:
     unsent_bytes_max: int = 65_536
 
     def __post_init__(self) -> None:
-        assert self.connections_max > 0
+        assert self.connections_max > 0 and self.connections_per_host_rate > 0
         assert self.body_bytes_max > 0
         assert self.bodies_bytes_max > 0
         assert self.answers_bytes_max > 0

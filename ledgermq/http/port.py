@@ -1,9 +1,10 @@
 """HttpPort: the socket. It and `exchange.py` know twisted.web, so import it where a port opens.
 
-When there are too many connections, the one that waits for a whole request for longest is closed
-for a new one; when all are being answered, the new one is. Requests of a connection come one after
-the other, and all of a turn together have a bounded part of it, in which those who ask for little
-come first; head and body are bounded in bytes and in time. No request is written to a log.
+When there are too many connections, one that waits for a whole request is closed for a new one, of
+the address that most of these come from; when all are being answered, the new one is. Requests of
+a connection come one after the other, and all of a turn together have a bounded part of it, in
+which those who ask for little come first; head and body are bounded in bytes and in time. No
+request is written to a log.
 """
 
 import time
@@ -22,6 +23,7 @@ from ledgermq.http.exchange import Exchange, reason_of
 from ledgermq.http.limits import Limits
 from ledgermq.http.replies import Reply, RequestError
 from ledgermq.protocol.networks import network_of
+from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.tcp_times import ACCEPTED_TIMES, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.tls_link import TlsLink
@@ -58,7 +60,8 @@ class HttpPort:
     Attributes:
         port: where it listens; known after start.
         connection_count: open connections.
-        refused_count: connections that were closed because there were too many.
+        refused_count: connections that were closed because there were too many, or too many a
+            second.
         body_bytes: of the bodies that are held.
         unread_bytes: of the answers that are held, as their clients have not read them.
     """
@@ -94,6 +97,8 @@ class HttpPort:
         self._connections: set[_Connection] = set()
         # Those of them that no request is answered on, the one that waits for longest first.
         self._waiting: dict[_Connection, None] = {}
+        rate = self.limits.connections_per_host_rate
+        self._new_connections = RateLimit(rate, rate)
         self.refused_count = 0
         self.body_bytes = 0
         # Of answers that were not read, by whom they are for.
@@ -171,17 +176,23 @@ class HttpPort:
         self._connections.add(connection)
         self._waiting[connection] = None
 
-    def make_room(self) -> bool:
-        """Closes a connection when there are as many as may be; False when all are being answered.
+    def admit(self, payer: str) -> bool:
+        """Tells whether one more may come from an address, or network. Closes another when there
+        are as many as may be; False when all are being answered.
 
-        Connections that say nothing, or not all, would shut out others until they are too late.
+        Connections that say nothing, or not all, would shut out others until they are too late; and
+        who opens them faster than others ask would have those closed.
         """
+        if not self._new_connections.take(payer, self.reactor.seconds()):
+            self.refused_count += 1
+            return False
         if len(self._connections) < self.limits.connections_max:
             return True
         self.refused_count += 1
-        longest = next(iter(self._waiting), None)
-        if longest is None:
+        if not self._waiting:
             return False
+        [(most, _)] = Counter(one.payer for one in self._waiting).most_common(1)
+        longest = next(one for one in self._waiting if one.payer == most)
         # Its loss is told in a later turn.
         self.drop(longest)
         longest.abort()
@@ -209,10 +220,10 @@ class _Factory(Factory):
         self._port = port
 
     def buildProtocol(self, addr: object) -> "_Connection | TlsLink | None":
-        port = self._port
-        if not port.make_room():
+        port, payer = self._port, network_of(str(getattr(addr, "host", "")))
+        if not port.admit(payer):
             return None
-        connection = _Connection(port)
+        connection = _Connection(port, payer)
         port.take(connection)
         return connection if port.tls is None else TlsLink(connection, server=port.tls)
 
@@ -227,17 +238,17 @@ class _Connection(http.HTTPChannel):
     timeOut: Any
     callLater: Any
 
-    def __init__(self, port: HttpPort) -> None:
+    def __init__(self, port: HttpPort, payer: str) -> None:
         super().__init__()
         self.port = port
+        # Whose it is: of the address, or network, that it comes from.
+        self.payer = payer
         self.timeOut = port.limits.idle_s
         self.callLater = port.reactor.callLater
         self.requestFactory = cast(Any, Exchange)
         # A request was begun in this turn; those behind it in the same chunk wait for the next.
         self._turn: Any = None
         self._share = Share(port.shares)
-        # Whose it is: of the address, or network, that it comes from.
-        self.payer = ""
         # What stands in the line for a part of a turn; a connection has one request at a time.
         self._next: Callable[[], None] | None = None
         # The client does not read what was answered: the next request waits until it does, though
@@ -257,7 +268,6 @@ class _Connection(http.HTTPChannel):
         else:
             set_tcp_times(self.transport.socket, ACCEPTED_TIMES)
             self.transport.bufferSize = _READ_BYTES
-        self.payer = network_of(str(getattr(self.transport.getPeer(), "host", "")))
         super().connectionMade()
 
     # What TlsLink asks for besides.

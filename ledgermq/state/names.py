@@ -76,14 +76,12 @@ def is_closed_for_sends(topic: str) -> bool:
     return topic in _TOPICS_CLOSED_FOR_SENDS or topic.startswith(OWN_TOPIC_PREFIX)
 
 
-def gathers_messages(topic: str) -> bool:
-    """True for a topic to which clients may write, and in which messages, replies or traces of all
-    of them stand together.
+def gathers_messages(topic: str, replies: str) -> bool:
+    """True for a topic to which clients may write, and in which messages, replies, traces or places
+    of all of them stand together; `replies` is that of the cluster.
     """
-    return (
-        topic == TRACE_TOPIC
-        or topic.startswith(DEAD_LETTER_PREFIX)
-        or topic.endswith(_REPLY_TOPIC_SUFFIX)
+    return topic in (TRACE_TOPIC, OFFSET_MOVED_TOPIC, replies) or topic.startswith(
+        DEAD_LETTER_PREFIX
     )
 
 

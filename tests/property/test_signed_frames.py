@@ -279,7 +279,8 @@ def guards(folder: Path) -> tuple[RulesTable, Guard, QuickGuard]:
     table = RulesTable(folder / "plain_acl.yml", lambda: 0)
     table.rules = parse_rules(RULES)
     around = Surroundings(VisibleRecords(Log({})), "DefaultCluster_REPLY_TOPIC")
-    return table, Guard(table, around), QuickGuard(table)
+    guard = Guard(table, around)
+    return table, guard, guard.of_quick_road()
 
 
 def check_alike(guard: Guard, quick: QuickGuard, frame: bytes, host: str) -> bool | None:

@@ -70,7 +70,7 @@ class Guard:
 
     def of_quick_road(self) -> QuickGuard:
         """Returns the guard of frames that do not become commands."""
-        return QuickGuard(self._table, self._quotas)
+        return QuickGuard(self._table, self._quotas, self._around.reply_topic)
 
     def _closed(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         error = no_row(command.code)
@@ -78,12 +78,14 @@ class Guard:
         raise error
 
     def _protected(self, processor: Processor) -> Processor:
+        replies = self._around.reply_topic
+
         def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
             # Other requests of the connection may be signed by others.
             account = self.check(connection.peer_host, command, connection.own_host)
             connection.account = None if account is None else account.access_key
             connection.sight = (
-                None if account is None or account.is_unlimited else AccountSight(account)
+                None if account is None or account.is_unlimited else AccountSight(account, replies)
             )
             connection.is_trusted = True
             if account is not None and self._quotas is not None:
@@ -171,7 +173,7 @@ class Guard:
             return
         need = None
         for need in needs:
-            reason = find_refusal(account, need)
+            reason = find_refusal(account, need, self._around.reply_topic)
             if reason is not None:
                 raise AccessDeniedError(reason)
         if need is None and not account.has_rights:

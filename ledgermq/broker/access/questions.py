@@ -27,6 +27,7 @@ def may_be_asked(table: RulesTable | None) -> Callable[[HalfMessage, str], bool]
             return half.account_mark == account_mark(access_key)
         if account.is_admin and not account.has_lists:
             return True
-        return find_refusal(account, Need(False, half.target.topic, Permission.PUB)) is None
+        # Which topic has replies says who reads them, and this is of who writes.
+        return find_refusal(account, Need(False, half.target.topic, Permission.PUB), "") is None
 
     return test

@@ -29,15 +29,16 @@ class _Signer:
     """An account with what was found out about it under these rules."""
 
     __slots__ = (
-        "access_key", "account", "hosts", "is_counted", "keyed", "pulls", "sends", "sight",
+        "access_key", "account", "hosts", "is_counted", "keyed", "pulls", "reply_topic", "sends",
+        "sight",
     )  # fmt: skip
 
-    def __init__(self, account: Account) -> None:
-        self.account = account
+    def __init__(self, account: Account, reply_topic: str) -> None:
+        self.account, self.reply_topic = account, reply_topic
         # It has a quota.
         self.is_counted = False
         self.access_key = account.access_key.encode()
-        self.sight = None if account.is_unlimited else AccountSight(account)
+        self.sight = None if account.is_unlimited else AccountSight(account, reply_topic)
         self.keyed = begin_hmac(account.secret_key.encode("utf-8", "surrogatepass"))
         # Whether it may send to a topic, pull from one as a group, and needs no signature there.
         self.sends: dict[bytes, bool] = {}
@@ -77,8 +78,10 @@ class _Signer:
                 return count
 
     def _may(self, *needs: Need) -> bool:
-        account = self.account
-        return account.is_unlimited or all(find_refusal(account, need) is None for need in needs)
+        account, replies = self.account, self.reply_topic
+        return account.is_unlimited or all(
+            find_refusal(account, need, replies) is None for need in needs
+        )
 
 
 class QuickGuard:
@@ -87,16 +90,18 @@ class QuickGuard:
     Invariant: what is remembered was found under `_rules`, and is used while those are in force.
     """
 
-    def __init__(self, table: RulesTable, quotas: Quotas | None = None) -> None:
+    def __init__(self, table: RulesTable, quotas: Quotas | None, reply_topic: str) -> None:
         """Binds the parts.
 
         Args:
             table: the rules in force.
             quotas: an account with one takes the other road, where requests are counted; None:
                 there are none.
+            reply_topic: where replies of this cluster are kept.
         """
         self._table = table
         self._quotas = quotas
+        self._reply_topic = reply_topic
         self._rules: AccessRules | None = None
         # By access key; whether an address needs no account.
         self._signers: dict[bytes, _Signer] = {}
@@ -197,7 +202,7 @@ class QuickGuard:
             if account is None:
                 return None
             # No more than there are accounts.
-            signer = self._signers[access_key] = _Signer(account)
+            signer = self._signers[access_key] = _Signer(account, self._reply_topic)
             signer.is_counted = self._quotas is not None and self._quotas.has_quota(account.quota)
         return None if signer.is_other_road(connection.peer_host) else signer
 

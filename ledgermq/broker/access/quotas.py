@@ -88,6 +88,8 @@ class Quotas:
         """
         quota = self._in_force(own)
         if quota == _NO_QUOTA:
+            # What it owed under rules that had one is forgotten with them.
+            self._uses.pop(access_key, None)
             return
         use = self._uses.get(access_key)
         if use is None or use.quota != quota:

@@ -41,8 +41,14 @@ def group_needs(name: str | None) -> Iterator[Need]:
         yield Need(True, name, Permission.SUB)
 
 
-def find_refusal(account: Account, need: Need) -> str | None:
-    """Returns why an account may not touch something; None when it may."""
+def find_refusal(account: Account, need: Need, reply_topic: str) -> str | None:
+    """Returns why an account may not touch something; None when it may.
+
+    Args:
+        account: as the rules in force have it.
+        need: one thing that a request touches.
+        reply_topic: where replies of this cluster are kept.
+    """
     if need.is_group:
         kind, named = "group", account.group_permissions
         default = account.default_group_permission
@@ -52,7 +58,7 @@ def find_refusal(account: Account, need: Need) -> str | None:
         if names.is_closed_for_sends(need.name):
             # Messages of all topics stand there: whoever may read them is named.
             default = Permission.DENY
-        elif names.gathers_messages(need.name) and not _reads_for(account, need.name):
+        elif names.gathers_messages(need.name, reply_topic) and not _reads_for(account, need.name):
             # The same; who has something to write there writes it.
             default &= Permission.PUB
     owned = named.get(need.name)
@@ -71,17 +77,17 @@ def _reads_for(account: Account, topic: str) -> bool:
     if not topic.startswith(names.DEAD_LETTER_PREFIX):
         return False
     group = topic[len(names.DEAD_LETTER_PREFIX) :]
-    return all(find_refusal(account, need) is None for need in group_needs(group))
+    return all(find_refusal(account, need, "") is None for need in group_needs(group))
 
 
 class AccountSight:
     """What an account may be shown (`broker/sight.py`)."""
 
-    __slots__ = ("_account",)
+    __slots__ = ("_account", "_reply_topic")
 
-    def __init__(self, account: Account) -> None:
-        """Binds the account as the rules in force have it."""
-        self._account = account
+    def __init__(self, account: Account, reply_topic: str) -> None:
+        """Binds the account as the rules in force have it, and where replies are kept."""
+        self._account, self._reply_topic = account, reply_topic
 
     @property
     def key(self) -> Account:
@@ -90,10 +96,11 @@ class AccountSight:
 
     def sees_topic(self, name: str) -> bool:
         """True where it may send to the topic or read it; a retry topic is its group."""
-        return all(
-            find_refusal(self._account, need) is None for need in topic_needs(name, Permission.ANY)
-        )
+        return self._has(topic_needs(name, Permission.ANY))
 
     def sees_group(self, name: str) -> bool:
         """True where it may read as the group."""
-        return all(find_refusal(self._account, need) is None for need in group_needs(name))
+        return self._has(group_needs(name))
+
+    def _has(self, needs: Iterator[Need]) -> bool:
+        return all(find_refusal(self._account, one, self._reply_topic) is None for one in needs)

@@ -26,6 +26,7 @@ from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.protocol.networks import network_of
+from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.refusals import Refusals
@@ -33,6 +34,8 @@ from ledgermq.protocol.transport.tls_link import TlsLink
 
 # Slaves of one master; further connections are refused.
 SLAVES_MAX: Final = 32
+# New connections a second of one address, or network: a slave tries again each few seconds.
+_NEW_PER_S: Final = 32
 # Frames that one slave gets before the reactor may do something else.
 _FRAMES_PER_TURN: Final = 16
 
@@ -233,6 +236,7 @@ class HaServer:
         """
         self.tls = tls
         self._reactor = reactor
+        self._new_connections = RateLimit(_NEW_PER_S, _NEW_PER_S)
         self._replicated_log = log
         self._settings = settings
         self.acknowledgements = acknowledgements
@@ -297,6 +301,9 @@ class HaServer:
 
     def admit(self, address: IAddress | None) -> SlaveConnection | None:
         """Returns the protocol of a new connection, None when there are enough."""
+        network = network_of(str(getattr(address, "host", "")))
+        if not self._new_connections.take(network, self._reactor.seconds()):
+            return None
         if self._slave_count() >= SLAVES_MAX:
             self._log_too_many(str(getattr(address, "host", "?")))
             return None

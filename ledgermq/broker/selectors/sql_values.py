@@ -14,9 +14,10 @@ from typing import Final
 from ledgermq.broker.selectors.sql_nodes import Value
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
+# A run of digits has one way to be read: a message may have thirty thousand of them.
 _DOUBLE: Final = re.compile(
     r"[+-]?(?:(?P<word>NaN|Infinity)|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)"
-    r"[pP][+-]?[0-9]+)[fFdD]?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
+    r"[pP][+-]?[0-9]+)[fFdD]?|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 )
 _BLANKS: Final = "".join(map(chr, range(33)))
 _I32_MAX: Final = 2**31 - 1
@@ -52,8 +53,8 @@ def read_double(text: str) -> float:
         SqlValueError: it is none.
     """
     text = text.strip(_BLANKS)
-    match = _DOUBLE.fullmatch(text)
-    if match is None or len(text) > _NUMBER_CHARS_MAX:
+    match = _DOUBLE.fullmatch(text) if len(text) <= _NUMBER_CHARS_MAX else None
+    if match is None:
         raise SqlValueError(f"{text[:40]!r} is no number")
     if match["word"] is not None:
         number = nan if match["word"] == "NaN" else inf

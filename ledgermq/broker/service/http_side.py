@@ -115,21 +115,22 @@ class HttpSide:
         return self._port.stop()
 
     def _metrics(self, request: Request) -> Reply:
-        sources, is_open = self.sources, _likes_open(request)
-        parts = write_page(sources.groups(), sources.common, is_open=is_open)
-        return self._page(request, parts)
+        sources = self.sources
+        return self._page(
+            request,
+            lambda is_open: write_page(sources.groups(), sources.common, is_open=is_open),
+        )
 
     def _exporter_metrics(self, request: Request) -> Reply:
         sources = self.sources
-        parts = write_page(
-            sources.exporter.groups(),
-            sources.common,
-            lambda name: (),
-            is_open=_likes_open(request),
+        return self._page(
+            request,
+            lambda is_open: write_page(
+                sources.exporter.groups(), sources.common, lambda name: (), is_open=is_open
+            ),
         )
-        return self._page(request, parts)
 
-    def _page(self, request: Request, parts: Iterator[bytes]) -> Reply:
+    def _page(self, request: Request, write: Callable[[bool], Iterator[bytes]]) -> Reply:
         """
         Raises:
             RequestError: the token is another, the files are not open yet, or too many pages are
@@ -139,10 +140,10 @@ class HttpSide:
         if not self._ground.storage.is_open:
             # Another thread may be filling what would be counted.
             raise RequestError(503, f"nothing is counted yet: the broker {self.facts().step}")
-        content_type = OPEN_METRICS if _likes_open(request) else TEXT_FORMAT
+        is_open = wants_open_metrics(request.headers.get("accept", ""))
         return Reply(
-            body=self._pages.written(network_of(request.peer_host), parts),
-            content_type=content_type,
+            body=self._pages.written(network_of(request.peer_host), write(is_open)),
+            content_type=OPEN_METRICS if is_open else TEXT_FORMAT,
         )
 
     def check_token(self, request: Request) -> None:
@@ -204,10 +205,6 @@ class HttpSide:
             members=() if member is None else members_of(member),
             quorum_count=1 if view is None else view.quorum_count,
         )
-
-
-def _likes_open(request: Request) -> bool:
-    return wants_open_metrics(request.headers.get("accept", ""))
 
 
 def members_of(member: Replica) -> tuple[Member, ...]:

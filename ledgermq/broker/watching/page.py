@@ -24,6 +24,8 @@ _OPEN_TYPE: Final = "application/openmetrics-text"
 _OPEN_VERSIONS: Final = ("1.0.0", "0.0.1", "")
 # Points of one part.
 _PART_POINTS: Final = 400
+# A head of 16 KB of commas takes 13 ms.
+_ACCEPT_CHARS_MAX: Final = 1024
 _SPECIAL: Final = re.compile(r'[\\"\n]')
 _ESCAPES: Final = {"\\": r"\\", '"': r"\"", "\n": r"\n"}
 
@@ -83,9 +85,11 @@ def write_page(
 
 
 def wants_open_metrics(accept: str) -> bool:
-    """Tells whether a header Accept likes OpenMetrics at least as much as plain text (RFC 9110)."""
+    """Tells whether a header Accept likes OpenMetrics at least as much as plain text (RFC 9110);
+    what it says behind the first kinds is not looked at.
+    """
     open_share = text_share = 0.0
-    for part in accept.split(","):
+    for part in accept[:_ACCEPT_CHARS_MAX].split(","):
         name, *parameters = (word.strip().lower() for word in part.split(";"))
         fields = dict(parameter.partition("=")[::2] for parameter in parameters)
         try:

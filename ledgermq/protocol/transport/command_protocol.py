@@ -29,6 +29,7 @@ from twisted.python.failure import Failure
 from ledgermq.protocol.codes import ONE_WAY_FLAG, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode, encode_parts
 from ledgermq.protocol.errors import ConnectionClosedError, LocalProtocolError, RemoteProtocolError
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.tcp_times import set_tcp_times
 from ledgermq.protocol.transport.budgets import ReceiveBudget, SendBudget
 from ledgermq.protocol.transport.inbox import Inbox
@@ -556,20 +557,21 @@ class CommandProtocol(Protocol):
             return []
 
     def _refuse_bytes(self, error: RemoteProtocolError) -> None:
-        _log.warn("closing {peer}: bad bytes: {error}", peer=self.peer, error=error)
+        self._warn("bad bytes", str(error))
         self.close(f"bad bytes: {error}")
+
+    def _warn(self, kind: str, detail: str) -> None:
+        """Says why it closes; of one address lines of a kind are equal, whatever they tell."""
+        text, same = f"{kind}: {detail}", f"closing {network_of(self.peer_host)}: {kind}"
+        _log.warn("closing {peer}: {text}", peer=self.peer, text=text, repeats_as=same)
 
     def _flush_early(self) -> None:
         """Sends before the turn ends and applies the marks to what is left."""
         self.flush()
         unsent = self.unsent_bytes
         if unsent > self._limits.unsent_bytes_max:
-            _log.warn(
-                "closing {peer}: slow peer, {unsent_bytes} bytes unsent, limit {limit_bytes}",
-                peer=self.peer,
-                unsent_bytes=unsent,
-                limit_bytes=self._limits.unsent_bytes_max,
-            )
+            limit = self._limits.unsent_bytes_max
+            self._warn("slow peer", f"{unsent} bytes unsent, limit {limit}")
             self.abort(f"slow peer: {unsent} bytes unsent")
             return
         self._count_unsent()

@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.tcp_times import TcpTimes, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.tls.engine import HANDSHAKE_BYTE, TlsEngine, TlsError
@@ -124,7 +125,7 @@ class TlsLink(Protocol):
     def _plain(self, data: bytes) -> None:
         assert self._server is not None
         if self._server.refuses_plain:
-            _log.warn("closing {peer}: plain connection, TLS is enforced", peer=self._inner.peer)
+            self._warn("plain connection, TLS is enforced")
             self._has_failed = True
             self._inner.close("plain connection, TLS is enforced")
             return
@@ -133,12 +134,22 @@ class TlsLink(Protocol):
         self._inner.dataReceived(data)
 
     def _fail(self, error: TlsError) -> None:
-        _log.warn("closing {peer}: TLS: {error}", peer=self._inner.peer, error=error)
+        self._warn(f"TLS: {error}")
         self._send()
         self._waiting.clear()
         self._engine = None
         self._has_failed = True
         self._inner.close(f"TLS: {error}")
+
+    def _warn(self, reason: str) -> None:
+        """Each connection has a port of its own: of one address these lines are equal."""
+        peer = self._inner.peer
+        _log.warn(
+            "closing {peer}: {reason}",
+            peer=peer,
+            reason=reason,
+            repeats_as=f"closing {network_of(peer.rpartition(':')[0])}: {reason}",
+        )
 
     def _send(self) -> None:
         if self._engine is not None and (ciphertext := self._engine.take()):

@@ -194,6 +194,20 @@ def test_refusals_that_all_differ_are_few_lines_whose_number_is_told() -> None:
     assert told[-1]["address"] == "*" and told[-1]["repeated"] > 200 * 40
 
 
+def test_changes_that_all_differ_say_whose_they_are_and_nothing_that_is_not_so() -> None:
+    changes, told = JoinedLines(are_sources_few=True), []
+    for account in range(30):
+        for name in range(40):
+            line = {"account": str(account), "name": str(name), "outcome": "done"}
+            told += changes.take(str(account), (str(name),), line, 0.0)
+    told += changes.end()
+    for account in range(30):
+        own = [line for line in told if line["account"] == str(account)]
+        assert sum(line.get("repeated", 1) for line in own) == 40
+        assert own[-1]["name"] == own[-1]["outcome"] == "*" and own[-1]["repeated"] >= 30
+    assert not [line for line in told if "repeated" in line and line["outcome"] == "done"]
+
+
 def lines_in(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 

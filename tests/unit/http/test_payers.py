@@ -86,3 +86,30 @@ def test_who_reads_nothing_gives_way_to_others_answers() -> None:
     gone = [one.disconnecting or one.disconnected for one in first]
     assert gone == [True, False, False, False]
     assert port.unread_bytes == 4 * len(body)
+
+
+def test_who_opens_most_connections_has_its_own_closed() -> None:
+    """One address closed those of all others before they had asked, and no probe came through."""
+    reactor = MemoryReactorClock()
+    limits = Limits(connections_max=4, connections_per_host_rate=6)
+    port = HttpPort(reactor, Application(Routes()), host="::", port=0, limits=limits)
+    port.start()
+
+    def connect(host: str) -> Transport | None:
+        peer = IPv4Address("TCP", host, 5555)
+        connection = cast(Any, reactor.tcpServers[-1][1].buildProtocol(peer))
+        if connection is None:
+            return None
+        transport = Transport(peerAddress=peer)
+        connection.makeConnection(transport)
+        return transport
+
+    probe = connect("10.0.0.1")
+    assert probe is not None
+    others = [connect("10.0.0.2") for _ in range(9)]
+    assert [one is not None for one in others] == [True] * 6 + [False] * 3
+    gone = [one is not None and (one.disconnecting or one.disconnected) for one in (probe, *others)]
+    assert gone == [False] + [True] * 3 + [False] * 6
+    assert (port.connection_count, port.refused_count) == (4, 6)
+    reactor.advance(1)
+    assert connect("10.0.0.2") is not None

@@ -5,6 +5,7 @@ import weakref
 
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -155,6 +156,23 @@ class TlsLinkTests(SynchronousTestCase):
         noise.link.protocol.dataReceived(b"\x16" + bytes(200))
         noise.give(b"\x16" + bytes(200))
         self.assertIn("TLS: ", noise.receiver.lost[0])
+
+    def test_lines_of_one_address_are_equal_whatever_its_ports(self) -> None:
+        """A hundred a second told of a hundred ports, and filled the disk."""
+        told: list[LogEvent] = []
+        observer = told.append
+        globalLogPublisher.addObserver(observer)
+        try:
+            for refuses_plain in (True, False):
+                Port(refuses_plain).give(b"\x15" if refuses_plain else b"\x16" + bytes(200))
+            Port().give(b"\xff" * 8)
+        finally:
+            globalLogPublisher.removeObserver(observer)
+        kinds = [event["repeats_as"] for event in told if "closing" in formatEvent(event)]
+        self.assertEqual(len(kinds), 3)
+        host = Port().protocol.peer_host
+        for kind in kinds:
+            self.assertTrue(kind.startswith(f"closing {host}: "), kind)
 
     def test_peer_that_ends_tls_is_closed(self) -> None:
         port = Port()

@@ -303,13 +303,18 @@ def test_default_permission_opens_no_topic_where_messages_of_others_wait(guard: 
 
 def test_defaults_let_nobody_read_where_messages_of_all_topics_come_to(guard: Guard) -> None:
     """Dead letters gave who may read most topics the messages of those that it may not read."""
-    for topic in ("RMQ_SYS_TRACE_TOPIC", "A_REPLY_TOPIC"):
+    for topic in ("RMQ_SYS_TRACE_TOPIC", "OFFSET_MOVED_EVENT", AROUND.reply_topic):
         fields = OTHERS | {"topic": topic, "consumerGroup": "readers"}
         pull = signed(GREEDY, RequestCode.PULL_MESSAGE, **fields)
         assert "No default permission" in refusal(guard, pull)
         assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
         # Clients write traces there.
         assert refusal(guard, signed(GREEDY, RequestCode.SEND_MESSAGE, **fields)) == ""
+
+
+def test_topic_that_is_only_named_like_that_of_replies_is_any_topic(guard: Guard) -> None:
+    fields = OTHERS | {"topic": "PRICE_REPLY_TOPIC", "consumerGroup": "readers"}
+    assert refusal(guard, signed(GREEDY, RequestCode.PULL_MESSAGE, **fields)) == ""
 
 
 def test_dead_letters_are_read_by_who_may_read_for_their_group(guard: Guard) -> None:

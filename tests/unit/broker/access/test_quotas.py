@@ -111,6 +111,18 @@ def test_what_a_request_costs_besides_its_own_bytes_counts() -> None:
     assert bench.ask(Holding(), account="bob") == 1
 
 
+def test_quota_that_is_taken_away_holds_nobody() -> None:
+    bench = Bench()
+    connection: Any = Holding()
+    connection.account = "alice"
+    bench.ask(connection, own=Quota(bytes_s=1000))
+    bench.quotas.use_bytes(connection, 9000)
+    assert connection.held_s.pop()
+    bench.ask(connection)
+    bench.quotas.use_bytes(connection, 9000)
+    assert not connection.held_s
+
+
 def test_what_goes_on_through_other_connections_is_refused_with_the_reason() -> None:
     bench = Bench(messages_s=100)
     connections = [Holding() for _ in range(1000)]

@@ -171,6 +171,10 @@ def test_retry_topic_among_the_topics_is_its_group(tmp_path: Path) -> None:
     account = read_rules(path).rules.accounts["shop-app"]
     assert account.group_permissions == {"g": Permission.DENY}
     assert not account.topic_permissions
+    # Who writes retries wants no other right than who reads them.
+    path.write_text(text.replace("DENY", "PUB|SUB") + "    groupPerms: [g=SUB]\n")
+    account = read_rules(path).rules.accounts["shop-app"]
+    assert account.group_permissions == {"g": Permission.SUB}
     path.write_text(text + "    groupPerms: [g=SUB]\n")
     with pytest.raises(AccessRulesError, match="unlike 'g' of groupPerms"):
         read_rules(path)

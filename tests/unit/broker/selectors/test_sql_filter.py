@@ -26,6 +26,13 @@ from ledgermq.state.errors import InvalidRequestError, SubscriptionParseError
 OUTCOMES = Path(__file__).with_name("sql_outcomes.jsonl")
 
 
+@pytest.mark.timeout(20)
+def test_property_of_digits_is_no_number_at_once() -> None:
+    """Each way to part them was tried: forty seconds, of all."""
+    for text in ("1" * 32_000 + "x", "1" * 999 + "x", "." + "1" * 900 + "e"):
+        assert outcome("a > 1.5", {"a": text}) == "E"
+
+
 def outcome(expression: str, properties: dict[str, str]) -> str:
     try:
         evaluate = compile_node(parse_sql(expression))

@@ -116,6 +116,8 @@ def test_open_metrics_name_counters_by_their_family_and_have_an_end() -> None:
         ("application/openmetrics-text;q=x", False),
         ("application/openmetrics-text;version=9.9,text/plain;q=0.1", False),
         (";;,,=;q", False),
+        # Of so many kinds the last is not looked at.
+        ("," * 10_000 + "application/openmetrics-text", False),
     ],
 )
 def test_open_metrics_are_for_those_who_like_them(accept: str, is_open: bool) -> None:
