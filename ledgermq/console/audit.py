@@ -7,9 +7,9 @@ A line is in the file before the answer leaves. The file is appended to, by one 
 full one becomes FILE.1, FILE.2 and so on, and the oldest goes.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal
 
@@ -82,11 +82,11 @@ class Audit:
             except OSError as error:
                 _log.error("audit file: {error}", error=error)
 
-    def newest_first(self) -> Iterator[AuditEntry]:
-        """Returns all entries."""
-        parts = [reversed(part) for part in self._entries.values()]
-        merged = heapq.merge(*parts, key=lambda one: one[0], reverse=True)
-        return (entry for _, entry in merged)
+    def newest_first(self) -> list[AuditEntry]:
+        """Returns all entries that there are now."""
+        found = [one for part in self._entries.values() for one in part]
+        found.sort(key=itemgetter(0), reverse=True)
+        return [entry for _, entry in found]
 
     def _keep(self, entry: AuditEntry) -> None:
         self._last_number += 1
