@@ -20,7 +20,7 @@ from itertools import chain
 from math import inf
 from typing import Any, Final
 
-from ledgermq.broker.pulls.parked_rows import BLOCK_ROWS, Asked, ParkedPull, ParkedRows
+from ledgermq.broker.pulls.parked_rows import BLOCK_ROWS, Arrived, Asked, ParkedPull, ParkedRows
 
 # What one connection may park for one queue; a stock client parks one pull.
 _PER_CONNECTION_AND_QUEUE_MAX: Final = 100
@@ -169,6 +169,8 @@ class ParkedPulls:
     def wake(self, dispatched: Iterable[tuple[str, int, int, int]]) -> WokenPulls:
         """Takes out the pulls that some of the new messages may satisfy.
 
+        Each waiting pull is looked at once, however many messages came to its queue.
+
         Args:
             dispatched: topic, queue id, offset of the next message, tags code, in order of the
                 log.
@@ -176,22 +178,22 @@ class ParkedPulls:
         Returns:
             Each woken pull once, in the order in which they were parked in their queues.
         """
-        woken: list[Collection[ParkedPull]] = []
+        # Of each queue with pulls the last message of each tags code.
+        ends_of: dict[_Queue, dict[int, int]] = {}
         for topic, queue_id, offset_next, tags_code in dispatched if self._queues else ():
             queue = self._queues.get((topic, queue_id))
-            if queue is None:
-                continue
+            if queue is not None:
+                ends_of.setdefault(queue, {})[tags_code] = offset_next
+        woken: list[Collection[ParkedPull]] = []
+        for queue, ends in ends_of.items():
+            arrived = Arrived(ends)
             if queue.many:
-                self._take_many(queue, _wanting(offset_next, tags_code), woken)
+                self._take_many(queue, _wanting(arrived), woken)
             out: list[ParkedPull] = []
             kept: list[ParkedPull] = []
             for pull in queue.few:
-                if offset_next > pull.queue_offset and (
-                    pull.matcher is None or pull.matcher(tags_code)
-                ):
-                    out.append(pull)
-                else:
-                    kept.append(pull)
+                is_out = pull.queue_offset < arrived.end_for(pull.matcher)
+                (out if is_out else kept).append(pull)
             self._take_few(queue, out, kept, woken)
         return WokenPulls(woken)
 
@@ -367,8 +369,8 @@ class ParkedPulls:
                 del self._weight_of[connection]
 
 
-def _wanting(offset_next: int, tags_code: int) -> Callable[[ParkedRows], Sequence[bool]]:
-    return lambda rows: rows.wanting(offset_next, tags_code)
+def _wanting(arrived: Arrived) -> Callable[[ParkedRows], Sequence[bool]]:
+    return lambda rows: rows.wanting(arrived)
 
 
 def _late_or_behind(now_ms: float, max_offset: int) -> Callable[[ParkedRows], Sequence[bool]]:

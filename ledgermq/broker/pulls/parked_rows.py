@@ -1,7 +1,7 @@
 """Parked pulls as rows of numbers: small, and quick to choose from."""
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import compress
 from math import ceil, inf
 from typing import Any, Final
@@ -12,6 +12,8 @@ from ledgermq.broker.selectors.filters import Matcher
 
 # Rows of one block: what is taken out of it costs a fraction of a millisecond.
 BLOCK_ROWS: Final = 1024
+# Tags codes that each condition is asked about; of messages with more, any may match.
+_CODES_MAX: Final = 16
 
 
 # Without the collector of cycles: it would look at all of them again and again, and whoever parked
@@ -55,6 +57,32 @@ class Asked:
             and self.serialize_type == pull.serialize_type
             and self.weight_bytes == pull.weight_bytes
         )
+
+
+class Arrived:
+    """What came to one queue in one turn: however many messages, they are looked at once."""
+
+    __slots__ = ("_codes", "_ends", "code", "end")
+
+    def __init__(self, ends: Mapping[int, int]) -> None:
+        """Takes, for each tags code, the offset behind the last message that has it."""
+        # Behind all of them.
+        self.end = max(ends.values())
+        self._codes, self._ends = list(ends), list(ends.values())
+        # The only one, None where there are several.
+        self.code = self._codes[0] if len(ends) == 1 else None
+
+    def end_for(self, matcher: Matcher | None) -> int:
+        """Returns the offset behind the last message that may be wanted, -1 where none may.
+
+        With very many codes that is the last one of all: to be woken for nothing costs a pull less
+        than to be asked about each of them.
+        """
+        if matcher is None or len(self._codes) > _CODES_MAX:
+            return self.end
+        if self.code is not None:
+            return self.end if matcher(self.code) else -1
+        return max(compress(self._ends, map(matcher, self._codes)), default=-1)
 
 
 class ParkedRows(Collection[ParkedPull]):
@@ -117,17 +145,22 @@ class ParkedRows(Collection[ParkedPull]):
         rows.due_ms = min(rows.deadlines_ms, default=inf)
         return rows
 
-    def wanting(self, offset_next: int, tags_code: int) -> Sequence[bool]:
-        """Tells of each row whether a message that was just dispatched may satisfy it; empty: none.
-
-        Args:
-            offset_next: behind the message.
-            tags_code: of the message.
-        """
-        if offset_next <= self.offset_min:
+    def wanting(self, arrived: Arrived) -> Sequence[bool]:
+        """Tells of each row whether some of the messages that came may satisfy it; empty: none."""
+        if arrived.end <= self.offset_min:
             return ()
+        if (code := arrived.code) is not None:
+            end = arrived.end
+            return [
+                offset < end and (asked.matcher is None or asked.matcher(code))
+                for asked, offset in zip(self.asked, self.offsets, strict=True)
+            ]
+        # The same condition is asked once, whoever has it.
+        ends = {asked.matcher: 0 for asked in self.asked}
+        for matcher in ends:
+            ends[matcher] = arrived.end_for(matcher)
         return [
-            offset_next > offset and (asked.matcher is None or asked.matcher(tags_code))
+            offset < ends[asked.matcher]
             for asked, offset in zip(self.asked, self.offsets, strict=True)
         ]
 

@@ -212,6 +212,52 @@ def test_message_with_another_tag_does_not_wake() -> None:
     assert list(pulls.wake([("T", 0, 7, TAG_A)])) == [pull]
 
 
+def test_each_waiting_pull_is_asked_once_however_many_messages_come() -> None:
+    """A turn may bring ten thousand that none of a hundred thousand pulls wants."""
+    asked_count = 0
+
+    def matcher(tags_code: int) -> bool:
+        nonlocal asked_count
+        asked_count += 1
+        return tags_code == TAG_A
+
+    pulls = ParkedPulls(1000)
+    for number in range(210):
+        assert pulls.park(parked(f"c{number}", int(number < 10), matcher=matcher))
+    codes = range(3)
+    for queue_id in (0, 1):
+        came = [("T", queue_id, 6 + number, codes[number % 3]) for number in range(1000)]
+        assert not pulls.wake(came)
+    assert 0 < asked_count <= 210 * len(codes)
+    came.append(("T", 1, 2000, TAG_A))
+    assert len(pulls.wake(came)) == 10 and pulls.count == 200
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_a_pull_is_woken_by_what_is_behind_its_offset_only(count: int) -> None:
+    """Of its own tag; another message of the same turn is no reason."""
+    pulls = ParkedPulls(1000)
+    for offset in (5, 6, 7):
+        for number in range(count):
+            matcher = frozenset([TAG_A]).__contains__
+            assert pulls.park(parked(f"c{number}", offset=offset, matcher=matcher))
+    came = [("T", 0, 6, TAG_A), ("T", 0, 7, TAG_B), ("T", 1, 9, TAG_A), ("T", 0, 9, TAG_B)]
+    assert {pull.queue_offset for pull in pulls.wake(came)} == {5}
+    assert pulls.count == 2 * count
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_messages_of_very_many_tags_wake_all_that_they_stand_behind(count: int) -> None:
+    pulls = ParkedPulls(1000)
+    for offset in (5, 300):
+        for number in range(count):
+            matcher = frozenset([TAG_A]).__contains__
+            assert pulls.park(parked(f"c{number}", offset=offset, matcher=matcher))
+    assert not pulls.wake(("T", 0, 101 + number, number) for number in range(16))
+    woken = pulls.wake(("T", 0, 201 + number, number) for number in range(100))
+    assert [pull.queue_offset for pull in woken] == [5] * count
+
+
 def test_scan_finds_longer_queues_and_late_pulls() -> None:
     pulls = ParkedPulls(10)
     late, behind, waiting = (
@@ -263,11 +309,12 @@ class Model:
     def lose(self, connection: Peer) -> None:
         self._take(lambda pull: pull.connection == connection)
 
-    def wake(self, queue_id: int, offset: int, tag: int) -> list[ParkedPull]:
+    def wake(self, came: list[tuple[str, int, int, int]]) -> list[ParkedPull]:
         return self._take(
-            lambda pull: (
+            lambda pull: any(
                 (pull.queue_id == queue_id and offset > pull.queue_offset)
                 and (pull.matcher is None or pull.matcher(tag))
+                for _, queue_id, offset, tag in came
             )
         )
 
@@ -310,9 +357,11 @@ def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(
             pulls.connection_lost(lost)
             model.lose(lost)
         elif step == 1:
-            place = rng.randrange(3), rng.randrange(6), rng.choice([TAG_A, TAG_B])
-            woken = pulls.wake([("T", *place)])
-            assert list(woken) == model.wake(*place)
+            offsets = sorted(rng.choices(range(6), k=rng.randrange(1, 5)))
+            came = [
+                ("T", rng.randrange(3), offset, rng.choice([TAG_A, TAG_B])) for offset in offsets
+            ]
+            assert by_queue(pulls.wake(came)) == by_queue(model.wake(came))
         elif step == 2:
             late: list[ParkedPull] = []
             while pulls._due and pulls._due[0][0] <= turn:
