@@ -1,7 +1,8 @@
 """Audit: what was done or tried through this console; in memory, and in a file of JSON lines.
 
 Nobody drives out what others did: when there are too many entries, who has most loses its oldest,
-and of what changes nothing a minute has so many lines of one account in the file.
+and a minute has so many lines of one account in the file, and so many bytes; what admins changed
+is always there. What changes nothing is counted by itself, so that it hides no change.
 
 A line is in the file before the answer leaves. The file is appended to, by one program at a time; a
 full one becomes FILE.1, FILE.2 and so on, and the oldest goes.
@@ -22,8 +23,12 @@ from ledgermq.protocol.networks import network_of
 
 _ENTRIES_MAX: Final = 10_000
 _DETAIL_CHARS_MAX: Final = 2_000
-# Of one account, or address that nobody knows, in the file: what was looked at, or failed.
-_IDLE_LINES_MAX: Final = 600
+_OBJECT_CHARS_MAX: Final = 512
+# Of one account, or address that nobody knows, in the file, in a minute: what was looked at or
+# failed, and as much of what was done by who is no admin.
+_LINES_MAX: Final = 600
+# That many lines of some length; at this rate all files are full after ten hours.
+_LINE_BYTES_MAX: Final = 256 * 1024
 _MINUTE_MS: Final = 60_000
 # Whose lines of this minute are counted; more begin a new one.
 _COUNTED_MAX: Final = 10_000
@@ -58,9 +63,9 @@ class Audit:
         # By whose they are, each with its number; the oldest first.
         self._entries: dict[str, deque[tuple[int, AuditEntry]]] = {}
         self._count = self._last_number = 0
-        # Lines of what changed nothing, by whose they are, since a time.
-        self._idle: dict[str, int] = {}
-        self._idle_since_ms = 0
+        # Lines and their bytes since a time, by whose they are and whether they changed nothing.
+        self._counted: dict[tuple[str, bool], tuple[int, int]] = {}
+        self._counted_since_ms = 0
         self._file = None
         if path is not None:
             self._file = AuditFile(path, file_bytes_max, files_max)
@@ -71,14 +76,25 @@ class Audit:
                     for entry in _read(one, file_bytes_max):
                         self._keep(entry)
 
-    def add(self, entry: AuditEntry) -> None:
-        """Notes one thing; an error of the file is told in the log, for it must not stop work."""
-        cut = entry.detail[:_DETAIL_CHARS_MAX]
-        entry = msgspec.structs.replace(entry, detail=cut)
+    def add(self, entry: AuditEntry, *, is_admin: bool = False) -> None:
+        """Notes one thing; an error of the file is told in the log, for it must not stop work.
+
+        Args:
+            entry: the thing; what is long in it is cut.
+            is_admin: an admin did it, or nobody is asked for an account.
+        """
+        entry = msgspec.structs.replace(
+            entry,
+            object=entry.object[:_OBJECT_CHARS_MAX],
+            detail=entry.detail[:_DETAIL_CHARS_MAX],
+        )
         self._keep(entry)
-        if self._file is not None and self._has_line(entry):
+        if self._file is None:
+            return
+        line = msgspec.json.encode(entry) + b"\n"
+        if self._has_line(entry, len(line), is_admin):
             try:
-                self._file.write([msgspec.json.encode(entry) + b"\n"])
+                self._file.write([line])
             except OSError as error:
                 _log.error("audit file: {error}", error=error)
 
@@ -99,19 +115,24 @@ class Audit:
             if not self._entries[owner]:
                 del self._entries[owner]
 
-    def _has_line(self, entry: AuditEntry) -> bool:
-        if entry.outcome == "done" and entry.action != "view_message":
+    def _has_line(self, entry: AuditEntry, size: int, is_admin: bool) -> bool:
+        is_idle = entry.outcome != "done" or entry.action == "view_message"
+        if is_admin and not is_idle:
             return True
-        if not 0 <= entry.at_ms - self._idle_since_ms < _MINUTE_MS or (
-            len(self._idle) >= _COUNTED_MAX
+        if not 0 <= entry.at_ms - self._counted_since_ms < _MINUTE_MS or (
+            len(self._counted) >= _COUNTED_MAX
         ):
-            self._idle.clear()
-            self._idle_since_ms = entry.at_ms
+            self._counted.clear()
+            self._counted_since_ms = entry.at_ms
         owner = _owner_of(entry)
-        self._idle[owner] = count = self._idle.get(owner, 0) + 1
-        if count == _IDLE_LINES_MAX + 1:
+        lines, held = self._counted.get((owner, is_idle), (0, 0))
+        has_room = lines < _LINES_MAX and held + size <= _LINE_BYTES_MAX
+        if not has_room and lines <= _LINES_MAX:
+            # One that is shorter does not come in afterwards.
+            lines = _LINES_MAX
             _log.warn("audit file: more of {owner} in this minute is left out", owner=repr(owner))
-        return count <= _IDLE_LINES_MAX
+        self._counted[owner, is_idle] = lines + 1, held + size
+        return has_room
 
 
 def _owner_of(entry: AuditEntry) -> str:

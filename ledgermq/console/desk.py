@@ -126,7 +126,7 @@ class Desk:
         except asyncio.CancelledError:
             self._note("sign_in", wanted.access_key, request, "refused", _BROKEN_OFF)
             raise
-        self._note("sign_in", wanted.access_key, request, "done", session.role)
+        self._note("sign_in", wanted.access_key, request, "done", session.role, session.sees_all)
         cookie = f"{COOKIE}={session.id}; HttpOnly; SameSite=Strict; Path=/"
         cookie += "; Secure" if request.is_secure else ""
         shape = self.sessions.shape(session, needed=True)
@@ -137,7 +137,7 @@ class Desk:
         if session is not None:
             _check_token(session, request)
             if session.account is not None:
-                self._note("sign_out", session.account, request, "done", "")
+                self._note("sign_out", session.account, request, "done", "", session.sees_all)
             await self.sessions.end(session)
         needed = await self.sessions.needs_account()
         now = await self.sessions.find(None)
@@ -146,7 +146,13 @@ class Desk:
         return json_reply(shape, headers=(("Set-Cookie", cookie),))
 
     def _note(
-        self, action: str, account: str, request: Request, outcome: Outcome, detail: str
+        self,
+        action: str,
+        account: str,
+        request: Request,
+        outcome: Outcome,
+        detail: str,
+        is_admin: bool = False,
     ) -> None:
         self.audit.add(
             AuditEntry(
@@ -159,7 +165,8 @@ class Desk:
                 outcome=outcome,
                 detail=detail,
                 action_id="",
-            )
+            ),
+            is_admin=is_admin,
         )
 
     async def _get_clusters(self, request: Request) -> Reply:

@@ -8,6 +8,7 @@ from ledgermq.client.errors import RefusedError
 from ledgermq.console.absent import missing
 from ledgermq.console.actions.plan import Plan, Step, Tell
 from ledgermq.console.actions.topics import (
+    check_new_name,
     delete_step,
     name_server_steps,
     writer_of,
@@ -70,6 +71,8 @@ async def plan_create_group(call: Call, wanted: shapes.CreateGroup) -> Plan:
     """Creates or changes a consumer group."""
     view, group = call.cluster, wanted.group
     there = (await view.groups()).by_name.get(group, {})
+    if not there:
+        check_new_name(group, "group")
     body = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=wanted.consume_enabled,

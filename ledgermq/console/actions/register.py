@@ -54,6 +54,8 @@ class _Action:
     cluster: str
     session: str
     account: str
+    # It was an admin's when it was wanted, or nobody is asked for an account.
+    is_admin: bool
     peer: str
     token: str
     plan: Plan
@@ -91,6 +93,7 @@ class Register:
             cluster=call.cluster.id,
             session=call.session,
             account=call.account,
+            is_admin=call.sees_all,
             peer=call.peer,
             token=secrets.token_urlsafe(24),
             plan=plan,
@@ -282,7 +285,8 @@ class Register:
                 outcome=outcome,
                 detail=detail,
                 action_id=action.id,
-            )
+            ),
+            is_admin=action.is_admin,
         )
 
     def _shape(self, call: Call, action: _Action) -> shapes.Action:

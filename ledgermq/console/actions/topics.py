@@ -1,5 +1,6 @@
 """Changes of topics, and single messages that are sent."""
 
+import unicodedata
 from functools import partial
 from typing import Final
 
@@ -79,8 +80,20 @@ async def _look(view: ClusterView, topic: str, broker: str) -> str:
     return text_of_topic((await view.topics()).by_name.get(topic, {}).get(broker))
 
 
+def check_new_name(name: str, field: str) -> None:
+    """Refuses control characters before anything is noted; brokers tell what else is not allowed.
+
+    Raises:
+        RequestError: the name has some.
+    """
+    if any(unicodedata.category(one) == "Cc" for one in name):
+        message = f"the name of a {field} has no control characters"
+        raise RequestError(400, message, field=field, value=name)
+
+
 async def plan_create_topic(call: Call, wanted: shapes.CreateTopic) -> Plan:
     """Creates a topic."""
+    check_new_name(wanted.topic, "topic")
     view = call.cluster
     targets = await writers_of(view, wanted.brokers)
     there = (await view.topics()).by_name.get(wanted.topic, {})

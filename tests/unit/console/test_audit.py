@@ -1,17 +1,22 @@
 """The audit log of a console: nobody drives out what others did."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ledgermq.console import audit as module
+from ledgermq.console.actions.planners import PLANNERS
 from ledgermq.console.api import records
 from ledgermq.console.api.records import get_audit
 from ledgermq.console.audit import Audit, Outcome
+from ledgermq.console.shapes.actions import CreateGroup, CreateTopic
 from ledgermq.console.shapes.brokers import AuditEntry, AuditQuery
+from ledgermq.http.replies import RequestError
 
 
 def entry(
@@ -45,17 +50,61 @@ def test_names_that_were_tried_drive_nobody_out(monkeypatch: pytest.MonkeyPatch)
     assert sum(one.account == "admin" for one in audit.newest_first()) == 40
 
 
-def test_the_file_has_so_many_lines_a_minute_of_what_changes_nothing(tmp_path: Path) -> None:
+def test_the_file_has_so_many_lines_a_minute_of_one_account(tmp_path: Path) -> None:
+    """What changed nothing is counted by itself: it would hide what its account changes."""
     path = tmp_path / "audit.jsonl"
     audit = Audit(path)
-    for number in range(2000):
+    for number in range(1000):
         audit.add(entry(number, "app"))
         audit.add(entry(number, "app", "delete_topic", "failed"))
+    for number in range(1000, 2000):
         audit.add(entry(number, "app", "delete_topic"))
+        audit.add(entry(number, "root", "delete_topic"), is_admin=True)
+        audit.add(entry(number, "root"), is_admin=True)
     audit.add(entry(2000, "other"))
     audit.add(entry(60_000, "app"))
-    lines = path.read_text().splitlines()
-    assert len(lines) == 600 + 2000 + 1 + 1
+    lines = Counter(one.account for one in read(path))
+    assert lines == {"app": 600 + 600 + 1, "root": 1000 + 600, "other": 1}
+
+
+def test_the_file_has_so_many_bytes_a_minute_of_one_account(tmp_path: Path) -> None:
+    """Control characters have six bytes each: all files were written over within minutes."""
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path)
+    long = "\x01" * 3000
+    for number in range(100):
+        one = entry(number, "app", "create_topic")
+        audit.add(msgspec.structs.replace(one, object=long, detail=long))
+        audit.add(entry(number, "root", "create_topic"), is_admin=True)
+    audit.add(entry(100, "app", "create_topic"))
+    audit.add(entry(60_000, "app", "create_topic"))
+    written = [one for one in read(path) if one.account == "app"]
+    assert len(written) == 17 + 1
+    assert (len(written[0].object), len(written[0].detail)) == (512, 2000)
+    assert sum(one.account == "root" for one in read(path)) == 100
+
+
+def read(path: Path) -> list[AuditEntry]:
+    lines = path.read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=AuditEntry) for line in lines]
+
+
+@pytest.mark.parametrize("kind", [CreateTopic, CreateGroup])
+def test_a_new_name_has_no_control_characters(kind: type) -> None:
+    class Empty:
+        async def groups(self) -> object:
+            return SimpleNamespace(by_name={})
+
+        async def brokers(self) -> object:
+            raise KeyError("the name was let in")
+
+    call = cast(Any, SimpleNamespace(cluster=Empty()))
+    plan = PLANNERS[kind]
+    field = "topic" if kind is CreateTopic else "group"
+    for name in ("\x01" * 255, "a\n", "a\x7f", "a\x85"):
+        with pytest.raises(RequestError) as refused:
+            asyncio.run(cast(Any, plan(call, kind(**{field: name}))))
+        assert (refused.value.status, refused.value.field) == (400, field)
 
 
 def shown_call(audit: Audit, query: AuditQuery) -> Any:

@@ -14,6 +14,7 @@ from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.actions import ItemsQuery
+from ledgermq.console.shapes.brokers import AuditEntry
 from ledgermq.http.replies import RequestError
 
 
@@ -253,3 +254,24 @@ def test_what_has_ended_keeps_nothing_to_be_done() -> None:
         assert (plan.held_bytes, plan.steps[0].run, plan.steps[0].state) == (0, None, "done")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_admin", [True, False])
+def test_the_audit_log_is_told_whether_an_admin_did_it(is_admin: bool) -> None:
+    told: list[bool] = []
+
+    class Noted(Audit):
+        def add(self, entry: AuditEntry, *, is_admin: bool = False) -> None:
+            told.append(is_admin)
+
+    async def run() -> None:
+        register = Register(Noted(None), Clock())
+        call = a_call(account="a")._replace(sees_all=is_admin)
+        begun = register.preview(call, "k", plan_of(Step(target="t", run=run_of(""))))
+        call = call._replace(path={"action": begun.id})
+        register.confirm(call, begun.token)
+        while register.look(call).state == "running":
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert told == [is_admin] * 2
