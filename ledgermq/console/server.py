@@ -168,7 +168,8 @@ class ConsoleServer:
         started.callback(None)
 
     async def _look(self) -> None:
-        """Figures begin before somebody looks at them."""
+        """Figures begin before somebody looks at them, and previews end when nobody does."""
+        self._desk.changes.forget_old()
         if not await self._sessions.needs_account():
             await self._sessions.open_session().identity.look_at_all()
         await asyncio.sleep(_LOOK_S)

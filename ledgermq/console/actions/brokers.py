@@ -101,6 +101,8 @@ async def plan_put_account(call: Call, wanted: shapes.PutAccount) -> Plan:
         object=f"account {wanted.access_key}",
         steps=steps,
         warnings=warnings,
+        # What is sent has the rules once more.
+        held_bytes=4 * sum(map(len, after)),
     )
 
 

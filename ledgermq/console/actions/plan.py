@@ -2,7 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
+
+# Of a step, besides its texts: with what does it, and without.
+_READY_STEP_BYTES: Final = 1024
+_STEP_BYTES: Final = 384
+# A character that is not ASCII has up to so many bytes.
+_CHAR_BYTES: Final = 4
 
 ItemState = Literal["will", "waiting", "done", "skipped", "failed", "unknown"]
 
@@ -43,6 +49,25 @@ class Plan:
     run_all: Callable[[Tell], Awaitable[None]] | None = None
     # What it keeps besides its steps, until it has ended: the message that is to be sent.
     held_bytes: int = 0
+
+    def size(self) -> int:
+        """Returns about how many bytes of memory it takes, with all its steps."""
+        texts = [self.summary, self.object, *self.warnings]
+        total = self.held_bytes + _STEP_BYTES + sum(map(len, texts)) * _CHAR_BYTES
+        for step in self.steps:
+            is_ready = step.run is not None
+            # What does it has the name once more.
+            chars = len(step.target) * (1 + is_ready) + len(step.reason)
+            chars += len(step.before) + len(step.after)
+            is_plain = (
+                step.target.isascii()
+                and step.before.isascii()
+                and step.after.isascii()
+                and step.reason.isascii()
+            )
+            total += chars if is_plain else chars * _CHAR_BYTES
+            total += _READY_STEP_BYTES if is_ready else _STEP_BYTES
+        return total
 
     def let_go(self) -> None:
         """Nothing of it will be done any more: only what there is to tell is kept."""

@@ -32,9 +32,16 @@ _PREVIEWS_OF_ACCOUNT_MAX: Final = 20
 _ENDED_MAX: Final = 100
 _RUNNING_MAX: Final = 20
 _RUNNING_OF_ACCOUNT_MAX: Final = 5
-# What previews keep to be sent, of all and of one account: the eldest give way.
+# Memory of what does not run, of all and of one account: what has ended gives way, then the eldest.
 _HELD_BYTES_MAX: Final = 64 << 20
 _HELD_BYTES_OF_ACCOUNT_MAX: Final = 16 << 20
+# One that is larger than an account's part is let in alone: an import of ten thousand topics. Some
+# are kept besides the others, of different accounts, so that none of these gives way to it.
+_LARGE_BYTES_MAX: Final = 128 << 20
+_LARGE_MAX: Final = 2
+# Memory of what runs, of all and of one account, but for one that runs alone.
+_RUNNING_BYTES_MAX: Final = 256 << 20
+_RUNNING_BYTES_OF_ACCOUNT_MAX: Final = 128 << 20
 # Of the items of one change.
 _STEPS_MAX: Final = 100_000
 # Of all that is kept besides what runs.
@@ -59,6 +66,8 @@ class _Action:
     peer: str
     token: str
     plan: Plan
+    # Of memory.
+    size: int
     expires_ms: int
     state: State = "preview"
     begun_ms: int | None = None
@@ -85,8 +94,11 @@ class Register:
         if len(plan.steps) > _STEPS_MAX:
             message = f"this has {len(plan.steps)} items, {_STEPS_MAX} are allowed"
             raise RequestError(400, message, field="items", limit=_STEPS_MAX)
+        size = plan.size()
+        if size > _LARGE_BYTES_MAX:
+            message = f"this takes {size} bytes of memory, {_LARGE_BYTES_MAX} are allowed"
+            raise RequestError(400, message, field="items", limit=_LARGE_BYTES_MAX)
         self._forget(call.account)
-        self._make_room(call.account, plan.held_bytes)
         action = _Action(
             id=secrets.token_urlsafe(12),
             kind=kind,
@@ -97,8 +109,10 @@ class Register:
             peer=call.peer,
             token=secrets.token_urlsafe(24),
             plan=plan,
+            size=size,
             expires_ms=self._now_ms() + _KEPT_MS,
         )
+        self._make_room(action)
         self._actions[action.id] = action
         return self._shape(call, action)
 
@@ -113,18 +127,27 @@ class Register:
         if not mine or not hmac.compare_digest(action.token.encode(), token.encode()):
             raise RequestError(403, "the token is not that of this preview", field="token")
         if action.state == "preview":
-            running = [one for one in self._actions.values() if one.state == "running"]
-            own = sum(one.account == call.account for one in running) if call.account else 0
-            for count, limit in ((own, _RUNNING_OF_ACCOUNT_MAX), (len(running), _RUNNING_MAX)):
-                if count >= limit:
-                    message = f"{count} changes are being carried out; wait for one"
-                    raise RequestError(429, message, limit=limit)
+            self._check_room_to_run(action)
             action.state, action.begun_ms = "running", self._now_ms()
             for step in action.plan.steps:
                 step.state = "waiting"
             self._note(action, "done", f"begun: {action.plan.summary}")
             action.task = asyncio.get_running_loop().create_task(self._run(call, action))
         return self._shape(call, action)
+
+    def _check_room_to_run(self, action: _Action) -> None:
+        running = [one for one in self._actions.values() if one.state == "running"]
+        own = [one for one in running if action.account and one.account == action.account]
+        for found, limit, bytes_max in (
+            (own, _RUNNING_OF_ACCOUNT_MAX, _RUNNING_BYTES_OF_ACCOUNT_MAX),
+            (running, _RUNNING_MAX, _RUNNING_BYTES_MAX),
+        ):
+            if len(found) >= limit:
+                message = f"{len(found)} changes are being carried out; wait for one"
+                raise RequestError(429, message, limit=limit)
+            if found and sum(one.size for one in found) + action.size > bytes_max:
+                message = "changes that are large are being carried out; wait for one"
+                raise RequestError(429, message, limit=bytes_max)
 
     def stop(self, call: Call) -> shapes.Action:
         """Ends a run before its next item, or forgets a preview."""
@@ -133,15 +156,24 @@ class Register:
             raise RequestError(403, "only who began it stops it")
         if action.state == "preview":
             action.state, action.ended_ms = "stopped", self._now_ms()
-            action.plan.let_go()
+            self._let_go(action)
         self._end(action)
         return self._shape(call, action)
 
     def stop_all(self, session: str | None = None) -> None:
-        """Ends the runs of a session, or of all."""
-        for action in self._actions.values():
+        """Ends the runs of a session, or of all; nobody can confirm its previews any more."""
+        for action in list(self._actions.values()):
             if session in (None, action.session):
+                if action.state == "preview":
+                    del self._actions[action.id]
                 self._end(action)
+
+    def forget_old(self) -> None:
+        """Drops previews whose time is over."""
+        now_ms = self._now_ms()
+        for action in list(self._actions.values()):
+            if action.state == "preview" and action.expires_ms < now_ms:
+                del self._actions[action.id]
 
     def look(self, call: Call) -> shapes.Action:
         """Returns how far a change is."""
@@ -149,6 +181,7 @@ class Register:
 
     def listed(self, call: Call) -> shapes.Actions:
         """Returns what was confirmed lately."""
+        self.forget_old()
         rows = [
             shapes.ActionRow(
                 id=action.id,
@@ -168,14 +201,11 @@ class Register:
         return shapes.Actions(rows=rows[:_ENDED_MAX])
 
     def _find(self, call: Call) -> _Action:
+        self.forget_old()
         action = self._actions.get(call.path["action"])
-        is_over = (
-            action is not None and action.state == "preview" and action.expires_ms < self._now_ms()
-        )
         if (
             action is None
             or action.cluster != call.cluster.id
-            or is_over
             or not call.sees_account(action.account)
         ):
             raise missing("action", call.path["action"])
@@ -185,10 +215,7 @@ class Register:
         """Drops previews whose time is over, those that an account has too many of to get one more,
         and what ended long ago.
         """
-        now_ms = self._now_ms()
-        for action in list(self._actions.values()):
-            if action.state == "preview" and action.expires_ms < now_ms:
-                del self._actions[action.id]
+        self.forget_old()
         if account:
             mine = [
                 one
@@ -209,20 +236,47 @@ class Register:
             count -= len(action.plan.steps)
             del self._actions[action.id]
 
-    def _make_room(self, account: str, size: int) -> None:
-        """Drops previews for one that keeps so much."""
-        previews = [one for one in self._actions.values() if one.state == "preview"]
-        own = [one for one in previews if account and one.account == account]
-        for found, size_max in (
-            (own, _HELD_BYTES_OF_ACCOUNT_MAX), (previews, _HELD_BYTES_MAX),
-        ):  # fmt: skip
-            held = sum(one.plan.held_bytes for one in found if one.id in self._actions)
-            for action in found:
-                if held + size <= size_max:
-                    break
-                if action.plan.held_bytes:
-                    held -= action.plan.held_bytes
-                    self._actions.pop(action.id, None)
+    def _make_room(self, new: _Action) -> None:
+        """Drops what does not run for one more: of its own account, then of who holds the most."""
+        idle = [one for one in self._actions.values() if one.state != "running" and one is not new]
+        # What has ended first, the eldest first.
+        idle.sort(key=lambda one: one.state == "preview")
+        if new.account:
+            own = [one for one in idle if one.account == new.account]
+            self._drop_until(own, _HELD_BYTES_OF_ACCOUNT_MAX - new.size)
+        is_large = new.size > _HELD_BYTES_OF_ACCOUNT_MAX
+        alike = [
+            one
+            for one in idle
+            if one.id in self._actions and (one.size > _HELD_BYTES_OF_ACCOUNT_MAX) == is_large
+        ]
+        if is_large:
+            for action in alike[: max(len(alike) - _LARGE_MAX + 1, 0)]:
+                del self._actions[action.id]
+            return
+        held = Counter({new.account: new.size})
+        for action in alike:
+            held[action.account] += action.size
+        while held.total() > _HELD_BYTES_MAX:
+            most = max(held[one.account] for one in alike)
+            action = next(one for one in alike if held[one.account] == most)
+            alike.remove(action)
+            held[action.account] -= action.size
+            del self._actions[action.id]
+
+    def _drop_until(self, found: list[_Action], bytes_max: int) -> None:
+        held = sum(one.size for one in found)
+        for action in found:
+            if held <= bytes_max:
+                break
+            held -= action.size
+            del self._actions[action.id]
+
+    def _let_go(self, action: _Action) -> None:
+        """Nothing of it will be done any more; what is kept to be looked at counts."""
+        action.plan.let_go()
+        action.size = action.plan.size()
+        self._make_room(action)
 
     def _end(self, action: _Action) -> None:
         if action.task is not None and action.state == "running":
@@ -240,7 +294,7 @@ class Register:
             action.state = "stopped"
         finally:
             action.ended_ms = self._now_ms()
-            action.plan.let_go()
+            self._let_go(action)
             call.cluster.kept.forget()
             self._note_end(action)
 

@@ -118,7 +118,7 @@ def test_what_is_kept_is_bounded_by_its_items() -> None:
             return False
         return True
 
-    assert [is_there(number) for number in kept] == [False, False, True, True, True, True]
+    assert [is_there(number) for number in kept] == [False] * 4 + [True] * 2
     with pytest.raises(RequestError) as refused:
         register.preview(a_call(), "kind", plan_of(*steps, *steps))
     assert refused.value.status == 400
@@ -219,7 +219,8 @@ def test_previews_that_keep_messages_take_bounded_memory() -> None:
 
     def preview(account: str) -> str:
         plan = plan_of(Step(target="t", run=run_of("")))
-        plan.held_bytes = 4 << 20
+        # With what else it keeps, a quarter of what an account has.
+        plan.held_bytes = (4 << 20) - 4096
         return register.preview(a_call(account=account), "k", plan).id
 
     def held() -> list[str]:
@@ -275,3 +276,96 @@ def test_the_audit_log_is_told_whether_an_admin_did_it(is_admin: bool) -> None:
 
     asyncio.run(run())
     assert told == [is_admin] * 2
+
+
+def large_plan(count: int, name: str = "n") -> Plan:
+    return plan_of(*(Step(target=name, run=run_of("")) for _ in range(count)))
+
+
+def sizes(register: Register, account: str) -> list[int]:
+    return [len(one.plan.steps) for one in register._actions.values() if one.account == account]
+
+
+def test_what_steps_keep_counts_too() -> None:
+    """Fifteen previews of an import, with names of 255 characters of four bytes, held 1 GB."""
+    name = "\U0001f600" * 255
+    register = Register(Audit(None), Clock())
+    register.preview(a_call(account="b"), "k", large_plan(1))
+    for _ in range(4):
+        register.preview(a_call(account="a"), "k", large_plan(20_000, name))
+        assert sizes(register, "a") == [20_000]
+    # One that is larger than the part of an account is let in, and nobody gives way to it.
+    assert sizes(register, "b") == [1]
+    for number in range(4):
+        register.preview(a_call(account=f"c{number}"), "k", large_plan(20_000, name))
+    assert [len(sizes(register, f"c{number}")) for number in range(4)] == [0, 0, 1, 1]
+    assert (sizes(register, "a"), sizes(register, "b")) == ([], [1])
+    with pytest.raises(RequestError) as refused:
+        register.preview(a_call(account="a"), "k", large_plan(50_000, name))
+    assert (refused.value.status, refused.value.limit) == (400, 128 << 20)
+    # The largest that has names as brokers allow them.
+    register.preview(a_call(account="a"), "k", large_plan(100_000, "n" * 127))
+
+
+def test_who_holds_the_most_gives_way() -> None:
+    register = Register(Audit(None), Clock())
+    few = register.preview(a_call(account="few"), "k", large_plan(1)).id
+    for number in range(5):
+        for _ in range(3):
+            register.preview(a_call(account=f"a{number}"), "k", large_plan(5_000))
+    assert sizes(register, "few") == [1]
+    assert sum(one.size for one in register._actions.values()) <= 64 << 20
+    assert [len(sizes(register, f"a{number}")) for number in range(5)] == [2, 2, 3, 3, 3]
+    register.look(a_call(account="few", action=few))
+
+
+def test_what_has_ended_counts_and_gives_way_first() -> None:
+    register = Register(Audit(None), Clock())
+    shown = register.preview(a_call(account="a"), "k", large_plan(4_000))
+    ended = [register.preview(a_call(account="a"), "k", large_plan(4_000)).id for _ in range(2)]
+    for number in ended:
+        register.stop(a_call(account="a", action=number))
+    for count in (4_001, 4_002, 4_003):
+        register.preview(a_call(account="a"), "k", large_plan(count))
+    assert register.look(a_call(account="a", action=shown.id)).state == "preview"
+    assert sizes(register, "a") == [4_000, 4_001, 4_002, 4_003]
+
+
+def test_what_runs_is_bounded_by_its_memory() -> None:
+    async def run() -> None:
+        register = Register(Audit(None), Clock())
+
+        async def wait() -> str:
+            await asyncio.Event().wait()
+            return ""
+
+        def begin(account: str) -> None:
+            steps = [Step(target="n" * 4096, run=wait) for _ in range(9_000)]
+            action = register.preview(a_call(account=account), "k", plan_of(*steps))
+            register.confirm(a_call(action=action.id, account=account), action.token)
+
+        begin("a")
+        with pytest.raises(RequestError, match="large") as refused:
+            begin("a")
+        assert (refused.value.status, refused.value.limit) == (429, 128 << 20)
+        begin("b")
+        begin("c")
+        with pytest.raises(RequestError, match="large") as refused:
+            begin("d")
+        assert (refused.value.status, refused.value.limit) == (429, 256 << 20)
+        register.stop_all()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_previews_end_with_their_session_and_with_their_time() -> None:
+    clock = Clock()
+    register = Register(Audit(None), clock)
+    gone = register.preview(a_call("s"), "k", large_plan(1))
+    kept = register.preview(a_call("other"), "k", large_plan(1))
+    register.stop_all("s")
+    assert list(register._actions) == [kept.id] and gone.id != kept.id
+    clock.ms = kept.expires_ms + 1
+    # Whoever looks at anything.
+    assert register.listed(a_call("s")).rows == [] and not register._actions
