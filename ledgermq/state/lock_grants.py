@@ -11,7 +11,7 @@ A lock that changes hands is proposed; until that is applied nobody else gets th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -24,8 +24,10 @@ LOCK_LIFE_MS: Final = 60_000
 # confirms, after the client asked, that it leads (`lock_requests.py`).
 INHERITED_LIFE_MS: Final = 35_000
 
-# Locks that one look goes through, and those of the group in which it ends; in ms some tens.
+# Locks that one look goes through, in ms some tens.
 _LOOKED_AT_MAX: Final = 20_000
+# Locks that one look gives up: each member drops them in one turn.
+GIVEN_UP_MAX: Final = 2000
 
 _Place = tuple[str, QueueKey]
 
@@ -41,13 +43,16 @@ class LockGrants:
         """Takes the table, which only applied commands change."""
         self._locks = locks
         self._asked: dict[_Place, tuple[str, int]] = {}
-        # What the locks in all these changes take as JSON, and those of each group.
+        # What the locks in all these changes take as JSON, and those of each group; how many those
+        # are.
         self._asked_bytes = 0
         self._asked_bytes_of: Counter[str] = Counter()
+        self._asked_count_of: Counter[str] = Counter()
         # When a lock was asked for last, and by whom.
         self._renewed: dict[_Place, tuple[str, float]] = {}
-        # The last group whose locks were looked at.
+        # The last group whose locks were looked at, and its queues that are still to be.
         self._place = ""
+        self._queues: Iterator[QueueKey] = iter(())
         # What counts for locks that this leader was not asked for yet.
         self._inherited_ms = -inf
 
@@ -56,6 +61,7 @@ class LockGrants:
         self._asked.clear()
         self._asked_bytes = 0
         self._asked_bytes_of.clear()
+        self._asked_count_of.clear()
         self._renewed.clear()
         self._inherited_ms = now_ms + INHERITED_LIFE_MS - LOCK_LIFE_MS
 
@@ -102,6 +108,7 @@ class LockGrants:
                     more,
                     asked_bytes + more_bytes,
                     asked_bytes_of_group + more_bytes,
+                    self._asked_count_of[group] + len(rows),
                 )
                 rows.append((*queue, client_id))
                 more += 1
@@ -125,31 +132,43 @@ class LockGrants:
     def expire(self, now_ms: float) -> dict[str, list[LockRow]]:
         """Gives up locks that nobody renewed; returns the changes to be proposed.
 
-        It looks at the locks of some groups, at others each time.
+        It looks at some locks, at others each time, and gives up `GIVEN_UP_MAX` at most.
         """
         changes: dict[str, list[LockRow]] = {}
-        count = 0
-        for group, holders in self._locks.holders_behind(self._place):
-            if count >= _LOOKED_AT_MAX:
+        looked_at = given_up = 0
+        for place in self._places_behind():
+            client_id = self._locks.holder(*place)
+            is_asked = not client_id or place in self._asked
+            if not is_asked and not self._is_alive(place, client_id, now_ms):
+                group, queue = place
+                changes.setdefault(group, []).append((*queue, ""))
+                given_up += 1
+            looked_at += 1
+            if looked_at == _LOOKED_AT_MAX or given_up == GIVEN_UP_MAX:
                 break
-            self._place = group
-            count += len(holders)
-            for queue, client_id in holders.items():
-                place = (group, queue)
-                if place not in self._asked and not self._is_alive(place, client_id, now_ms):
-                    changes.setdefault(group, []).append((*queue, ""))
-        else:
-            self._place = ""
         for group, rows in changes.items():
             self._ask(group, rows)
         return changes
+
+    def _places_behind(self) -> Iterator[_Place]:
+        """Yields the locks behind the last one that was looked at, up to the end of the table; one
+        that changed hands since its group was come to may be none any more.
+        """
+        for queue in self._queues:
+            yield self._place, queue
+        for group, holders in self._locks.holders_behind(self._place):
+            # The group may change before all of them were looked at.
+            self._place, self._queues = group, iter(list(holders))
+            for queue in self._queues:
+                yield group, queue
+        self._place = ""
 
     def _ask(self, group: str, rows: Sequence[LockRow]) -> None:
         for topic, broker_name, queue_id, client_id in rows:
             place = (group, QueueKey(topic, broker_name, queue_id))
             _, count = self._asked.get(place, ("", 0))
             self._asked[place] = (client_id, count + 1)
-            self._count_bytes(place, client_id, 1)
+            self._count(place, client_id, 1)
 
     def ended(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
         """Notes that proposed changes are applied, or refused."""
@@ -158,13 +177,13 @@ class LockGrants:
                 place = (group, QueueKey(topic, broker_name, queue_id))
                 client_id, count = self._asked.pop(place, ("", 0))
                 if count:
-                    self._count_bytes(place, changed_to, -1)
+                    self._count(place, changed_to, -1)
                 if count > 1:
                     self._asked[place] = (client_id, count - 1)
                 elif not self._locks.holder(*place):
                     self._renewed.pop(place, None)
 
-    def _count_bytes(self, place: _Place, client_id: str, sign: int) -> None:
+    def _count(self, place: _Place, client_id: str, sign: int) -> None:
         """Counts a lock in a change, nothing where the queue is freed."""
         if not client_id:
             return
@@ -172,5 +191,6 @@ class LockGrants:
         change = sign * row_bytes(group, queue, client_id)
         self._asked_bytes += change
         self._asked_bytes_of[group] += change
-        if not self._asked_bytes_of[group]:
-            del self._asked_bytes_of[group]
+        self._asked_count_of[group] += sign
+        if not self._asked_count_of[group]:
+            del self._asked_bytes_of[group], self._asked_count_of[group]

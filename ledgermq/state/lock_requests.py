@@ -6,13 +6,17 @@ the queues to others. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from ledgermq.state.commands import LocksChanged
 from ledgermq.state.errors import BrokerError, is_refused
-from ledgermq.state.lock_grants import LockGrants
+from ledgermq.state.lock_grants import GIVEN_UP_MAX, LockGrants
 from ledgermq.state.proposals import StateProposals
 from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
 from ledgermq.state.under_way import OnCommitted
+
+# Looks for locks that nobody renewed, one after the other, where each finds as many as it may.
+_LOOKS: Final = 10
 
 # Told which of the queues that a client asked for it holds now, or why that is not known.
 OnLocked = Callable[[list[QueueKey], BrokerError | None], None]
@@ -68,11 +72,21 @@ class LockRequests:
         """Gives up locks; those of other clients stay."""
         self._change({group: self._grants.unlock(group, queues, client_id)}, done)
 
-    def expire(self) -> None:
-        """Gives up locks that nobody renewed; called now and then."""
+    def expire(self, looks: int = _LOOKS) -> None:
+        """Gives up locks that nobody renewed; called now and then. Where they are many, it goes on
+        when the first of them are given up.
+        """
         changes = self._grants.expire(self._clock_ms())
-        if changes:
-            self._change(changes, _ignore)
+        if not changes:
+            return
+        is_last = looks == 1 or sum(map(len, changes.values())) < GIVEN_UP_MAX
+        writer = self._proposals.writer
+
+        def given_up(error: BrokerError | None) -> None:
+            if error is None and not is_last and self._proposals.writer == writer:
+                self.expire(looks - 1)
+
+        self._change(changes, given_up)
 
     def applied(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
         """What was proposed is applied."""
@@ -99,7 +113,3 @@ class LockRequests:
             self._confirm(done)
         else:
             done(error)
-
-
-def _ignore(_: BrokerError | None) -> None:
-    """Nobody waits."""

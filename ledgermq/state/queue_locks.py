@@ -16,8 +16,10 @@ from ledgermq.state.ordered_names import OrderedNames
 _LOCKS_MAX: Final = 1_000_000
 # Of all locks as JSON: below what a state file may have.
 _LOCKS_BYTES_MAX: Final = 128 << 20
-# The same of one group: 80,000 locks with short names, so that nobody takes the room of all.
+# The same of one group, so that nobody takes the room of all.
 _GROUP_BYTES_MAX: Final = 16 << 20
+# Locks of one group: sorted, swept and compared in one turn.
+_GROUP_LOCKS_MAX: Final = 20_000
 # What a lock takes besides its names: a number of 20 digits, brackets and commas.
 _ROW_BYTES: Final = 32
 
@@ -71,6 +73,7 @@ class QueueLocks:
         more: int = 0,
         more_bytes: int = 0,
         more_bytes_of_group: int = 0,
+        more_of_group: int = 0,
     ) -> None:
         """Checks a lock that is to change hands.
 
@@ -79,14 +82,22 @@ class QueueLocks:
             more: locks on their way into the table.
             more_bytes: what they take as JSON.
             more_bytes_of_group: the same of those of the group.
+            more_of_group: how many those are.
 
         Raises:
             SystemBusyError: there are too many locks, or too many of the group.
         """
-        if not self.holder(group, queue) and self._count + more >= _LOCKS_MAX:
-            raise SystemBusyError(
-                f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
-            )
+        if not self.holder(group, queue):
+            if self._count + more >= _LOCKS_MAX:
+                raise SystemBusyError(
+                    f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
+                )
+            own_count = len(self._locks.get(group, ())) + more_of_group
+            if own_count >= _GROUP_LOCKS_MAX:
+                raise SystemBusyError(
+                    f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: group"
+                    f" {group[:255]} has {own_count} locks, allowed are {_GROUP_LOCKS_MAX}"
+                )
         needed = row_bytes(group, queue, client_id)
         own = self._bytes_of.get(group, 0) + more_bytes_of_group
         if own + needed > _GROUP_BYTES_MAX:

@@ -5,12 +5,14 @@ import json
 import pytest
 
 from ledgermq.protocol.group_settings import GroupSettings
+from ledgermq.state import lock_grants, lock_requests
 from ledgermq.state.errors import (
     GroupNotFoundError,
     InvalidRequestError,
     ServiceUnavailableError,
     SystemBusyError,
 )
+from ledgermq.state.lock_grants import LOCK_LIFE_MS
 from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
@@ -369,3 +371,25 @@ def test_default_topic_closes_when_automatic_creation_is_off() -> None:
     leader.lead(is_prompt=False)
     topic = leader.state.topics.find("TBW102")
     assert topic is not None and topic.permission == 6
+
+
+def test_locks_that_clients_left_behind_are_given_up_one_lot_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each as a change of its own, when the one before is applied; a bounded number of them."""
+    monkeypatch.setattr(lock_grants, "GIVEN_UP_MAX", 10)
+    monkeypatch.setattr(lock_requests, "GIVEN_UP_MAX", 10)
+    leader = Parts().lead(is_prompt=False)
+    requests, locks = leader.state.lock_requests, leader.state.locks
+    queues = [QueueKey("A", "b", number) for number in range(125)]
+    requests.lock("g", queues, "c", lambda held, error: None)
+    leader.commit_state()
+    leader.now_ms += LOCK_LIFE_MS + 1
+    left = []
+    requests.expire()
+    while leader.commit_state():
+        left.append(len(locks))
+    assert left == [115 - 10 * number for number in range(10)]
+    requests.expire()
+    assert [len(leader.commit_state()) for _ in range(4)] == [1, 1, 1, 0]
+    assert len(locks) == 0

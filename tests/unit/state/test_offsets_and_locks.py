@@ -365,8 +365,59 @@ def test_a_look_for_expired_locks_costs_the_same_for_any_number(
     for _ in range(12):
         locks.expire(LOCK_LIFE_MS + 1)
         left.append(len(locks.table))
-    # Four groups in each look, and it begins again behind the last one.
-    assert left[:3] == [108, 96, 84] and left[9:] == [0, 0, 0]
+    # It ends within a group, and goes on there.
+    assert left[:3] == [110, 100, 90] and left[10:] == [10, 0]
+
+
+def test_the_locks_of_one_large_group_are_given_up_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each member drops in one turn what a look gives up."""
+    monkeypatch.setattr(lock_grants, "_LOOKED_AT_MAX", 40)
+    monkeypatch.setattr(lock_grants, "GIVEN_UP_MAX", 10)
+    locks = Locks()
+    locks.lock("g", queues(100), "a", 0)
+    locks.lock("h", queues(5), "c", 0)
+    # Of the even ones nobody is asked again; some change hands while the others are looked at.
+    locks.lock("g", queues(100)[1::2], "a", LOCK_LIFE_MS)
+    left = []
+    for number in range(8):
+        locks.expire(LOCK_LIFE_MS + 1)
+        left.append(len(locks))
+        assert sum(map(len, locks.changes[-1].values())) <= 10
+        locks.unlock("g", [QueueKey("t", "b", 99 - 2 * number)], "a")
+        locks.lock("g", [QueueKey("t", "b", 99 - 2 * number)], "b", LOCK_LIFE_MS + 1)
+    assert left[:5] == [95, 85, 75, 65, 55] and left[5:] == [50, 50, 50]
+    held = {queue.queue_id for _, holders in locks.table.holders_behind("") for queue in holders}
+    assert held == set(range(1, 100, 2))
+    # Whoever has them, all are come to again and again.
+    for _ in range(20):
+        locks.expire(3 * LOCK_LIFE_MS)
+    assert len(locks) == 0
+
+
+def test_a_group_has_a_bounded_number_of_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applied or on their way; those of other groups do not count."""
+    monkeypatch.setattr(queue_locks, "_GROUP_LOCKS_MAX", 10)
+    locks = Locks()
+    locks.lock("other", queues(10), "c", 0)
+    locks.lock("g", queues(6), "a", 0)
+    grants = locks.grants
+    with pytest.raises(SystemBusyError, match="group g has 10 locks, allowed are 10"):
+        grants.lock("g", queues(11), "a", 0)
+    _, rows = grants.lock("g", queues(9), "a", 0)
+    with pytest.raises(SystemBusyError, match="group g has 10 locks"):
+        grants.lock("g", queues(12)[9:], "a", 0)
+    locks.table.put({"g": rows})
+    grants.ended({"g": rows})
+    assert locks.lock("g", queues(10), "a", 0) == queues(10)
+    # Renewed, or of another client now, it is no lock more.
+    assert locks.lock("g", queues(10), "a", 1) == queues(10)
+    assert locks.lock("g", queues(10)[:2], "b", LOCK_LIFE_MS + 2) == queues(10)[:2]
+    with pytest.raises(SystemBusyError, match="group g has 10 locks"):
+        grants.lock("g", queues(11)[10:], "a", 0)
+    locks.unlock("g", queues(10)[:1], "b")
+    assert locks.lock("g", queues(11)[10:], "a", 0) == queues(11)[10:]
 
 
 def test_locks_on_their_way_count_by_their_own_bytes() -> None:
