@@ -5,8 +5,8 @@ lock lives is the leader's business (`lock_grants.py`). Source: `RebalanceLockMa
 locks are lost with their broker.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
 from ledgermq.state.document import Document
@@ -116,9 +116,12 @@ class QueueLocks:
         """Has queues change hands."""
         for group, rows in changes.items():
             for topic, broker_name, queue_id, client_id in rows:
-                self._drop(group, QueueKey(topic, broker_name, queue_id))
+                queue = QueueKey(topic, broker_name, queue_id)
+                if self.holder(group, queue) == client_id:
+                    continue
+                self._drop(group, queue)
                 if client_id:
-                    self._take(group, QueueKey(topic, broker_name, queue_id), client_id)
+                    self._take(group, queue, client_id)
 
     def _take(self, group: str, queue: QueueKey, client_id: str) -> None:
         if group not in self._locks:
@@ -166,12 +169,16 @@ class QueueLocks:
             Whether something changed by it.
         """
         rows = rows_from_json(put)
-        former = {group: self._rows(group) for group in self._names.between(after, upto)}
-        if former == {group: sorted(locks) for group, locks in rows.items()}:
+        wanted = {
+            group: {QueueKey(*row[:3]): row[3] for row in locks} for group, locks in rows.items()
+        }
+        former = {group: self._locks[group] for group in self._names.between(after, upto)}
+        if former == wanted:
             return False
-        for group, locks in former.items():
-            for topic, broker_name, queue_id, _ in locks:
-                self._drop(group, QueueKey(topic, broker_name, queue_id))
+        for group, holders in former.items():
+            kept = wanted.get(group, {})
+            for queue in [one for one in holders if one not in kept]:
+                self._drop(group, queue)
         self.put(rows)
         return True
 
@@ -213,4 +220,4 @@ def rows_from_json(value: object) -> dict[str, list[LockRow]]:
 def row_bytes(group: str, queue: QueueKey, client_id: str) -> int:
     """What a lock takes as JSON at most, with the name of its group."""
     texts = (group, queue.topic, queue.broker_name, client_id)
-    return _ROW_BYTES + sum(len(json.dumps(text)) for text in texts)
+    return _ROW_BYTES + sum(map(len, map(encode_basestring_ascii, texts)))

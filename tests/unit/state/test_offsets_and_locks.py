@@ -396,6 +396,33 @@ def test_the_locks_of_one_large_group_are_given_up_some_at_a_time(
     assert len(locks) == 0
 
 
+def test_a_sweep_changes_only_locks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says all of them, a large group's in one turn."""
+    locks = Locks()
+    for group in ("g", "h", "other"):
+        locks.lock(group, queues(100), "a", 0)
+    table, counted = locks.table, list[str]()
+
+    def row_bytes(group: str, queue: QueueKey, client_id: str) -> int:
+        counted.append(client_id)
+        return 100
+
+    before_bytes = table.json_bytes
+    told = {group: json.loads(json.dumps(table._rows(group))) for group in ("g", "h")}
+    with monkeypatch.context() as patch:
+        patch.setattr(queue_locks, "row_bytes", row_bytes)
+        assert not table.replace_range("", "h", told)
+        assert not table.merge(told) and counted == []
+        told["g"][7][3] = "b"
+        del told["h"][50:52]
+        assert table.replace_range("", "h", told)
+        assert sorted(counted) == ["a", "a", "a", "b"]
+    assert table.json_bytes == before_bytes - 200
+    assert table.holder("g", queues(8)[7]) == "b" and len(table._rows("h")) == 98
+    assert table.replace_range("", "g", {}) and len(table) == 198
+    assert not table.replace_range("", "g", {})
+
+
 def test_a_group_has_a_bounded_number_of_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Applied or on their way; those of other groups do not count."""
     monkeypatch.setattr(queue_locks, "_GROUP_LOCKS_MAX", 10)
