@@ -26,7 +26,7 @@ class Limits:
     """
 
     connections_max: int = 256
-    connections_per_host_rate: int = 200
+    connections_per_host_rate: int = 500
     body_bytes_max: int = 1 << 20
     bodies_bytes_max: int = 32 << 20
     answers_bytes_max: int = 64 << 20

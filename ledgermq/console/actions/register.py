@@ -133,6 +133,7 @@ class Register:
                 step.state = "waiting"
             self._note(action, "done", f"begun: {action.plan.summary}")
             action.task = asyncio.get_running_loop().create_task(self._run(call, action))
+            action.task.add_done_callback(lambda _: self._stop_unbegun(call, action))
         return self._shape(call, action)
 
     def _check_room_to_run(self, action: _Action) -> None:
@@ -293,10 +294,19 @@ class Register:
         except asyncio.CancelledError:
             action.state = "stopped"
         finally:
-            action.ended_ms = self._now_ms()
-            self._let_go(action)
-            call.cluster.kept.forget()
-            self._note_end(action)
+            self._ended(call, action)
+
+    def _stop_unbegun(self, call: Call, action: _Action) -> None:
+        """Ends a run that was stopped in the turn in which it was confirmed: it never began."""
+        if action.state == "running":
+            action.state = "stopped"
+            self._ended(call, action)
+
+    def _ended(self, call: Call, action: _Action) -> None:
+        action.ended_ms = self._now_ms()
+        self._let_go(action)
+        call.cluster.kept.forget()
+        self._note_end(action)
 
     async def _run_all(self, action: _Action) -> None:
         assert action.plan.run_all is not None

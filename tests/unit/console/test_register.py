@@ -92,6 +92,25 @@ def test_each_item_ends_in_its_own_way() -> None:
     assert outcomes == ["failed", "done"]
 
 
+def test_what_is_stopped_as_it_is_confirmed_has_ended() -> None:
+    """It held one of five places of its account for ever, and its message."""
+    audit = Audit(None)
+
+    async def run() -> Any:
+        register = Register(audit, Clock())
+        begun = register.preview(a_call(), "kind", plan_of(Step(target="t", run=run_of("x"))))
+        call = a_call(action=begun.id)
+        register.confirm(call, begun.token)
+        register.stop(call)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return register.look(call)
+
+    ended = asyncio.run(run())
+    assert (ended.state, ended.ended_ms) == ("stopped", Clock.ms)
+    assert [entry.detail for entry in audit.newest_first()][0] == "stopped: 1 waiting"
+
+
 def test_a_preview_ends_with_its_time_and_belongs_to_its_session() -> None:
     clock = Clock()
     register = Register(Audit(None), clock)
