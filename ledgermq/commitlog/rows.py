@@ -31,6 +31,8 @@ _TAGS_MARK: Final = b"\x02TAGS\x01"
 _UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
 _KEYS_MARK: Final = b"\x02KEYS\x01"
 _TAGS_CODES_MAX: Final = 10_000
+# Each is a word as a rule; ten thousand of 32 KB were 330 MB.
+_KNOWN_TAGS_BYTES_MAX: Final = 128
 _UNKNOWN_DELAY_MS: Final = 1000
 # What messageDelayLevel may say at most: 999,999,999 days.
 _DELAY_MS_MAX: Final = 999_999_999 * 86_400_000
@@ -239,8 +241,10 @@ class RowMaker:
         return self.with_light(row, shared, head.properties)
 
     def tags_code(self, tags: bytes) -> int:
-        """Return the code of some tags, and know it from now on."""
+        """Return the code of some tags, and know it from now on, unless they are long."""
         code = self.tags_codes.get(tags)
+        if code is None and len(tags) > _KNOWN_TAGS_BYTES_MAX:
+            return java_string_hash(tags.decode("utf-8", "replace"))
         if code is None:
             if len(self.tags_codes) >= _TAGS_CODES_MAX:
                 self.tags_codes.clear()

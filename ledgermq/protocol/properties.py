@@ -8,7 +8,9 @@ order of the elements has no meaning.
 Source: MessageDecoder.string2messageProperties and messageProperties2String of 4.9.3.
 """
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -165,21 +167,23 @@ def find_property(properties: bytes, name: bytes) -> bytes:
     for three names in every record.
     """
     mark = b"\x02" + name + b"\x01"
+    start = properties.rfind(mark)
     # The block's first element has no separator before it.
-    end = len(properties)
-    while end > 0:
-        start = properties.rfind(mark, 0, end)
-        if start < 0:
-            if not properties.startswith(mark[1:]):
-                return b""
-            value = properties[len(mark) - 1 : _element_end(properties, len(mark) - 1)]
-            return value
-        value_start = start + len(mark)
-        value = properties[value_start : _element_end(properties, value_start)]
-        if value:
-            return value
-        end = start + 1
-    return b""
+    if start < 0 and not properties.startswith(mark[1:]):
+        return b""
+    value_start = start + len(mark)
+    value = properties[value_start : _element_end(properties, value_start)]
+    if value or start < 0:
+        return value
+    # Empty values count as none, and there may be thousands of them.
+    found = _pattern_of_last(name).match(properties)
+    return found[1] if found is not None else b""
+
+
+@lru_cache(32)
+def _pattern_of_last(name: bytes) -> re.Pattern[bytes]:
+    """Returns the pattern of a block whose last value of a property is its first group."""
+    return re.compile(rb"(?s:.*\x02)?" + re.escape(name) + rb"\x01([^\x02]+)")
 
 
 def _element_end(properties: bytes, start: int) -> int:

@@ -51,7 +51,6 @@ _LOG_LEVEL: Final = "logLevel."
 _UNITS_MAX: Final = 1000
 # What the units of one answer may use of a turn: some thousand of them, or few with a condition.
 _MATCHING_MS_MAX: Final = 5.0
-_SETTINGS_BYTES_MAX: Final = 65_536
 
 _log = Logger()
 
@@ -186,10 +185,6 @@ class InspectionProcessor:
             InvalidRequestError: a key cannot be changed; nothing was.
             ConfigError: a value is not allowed.
         """
-        if len(command.body) > _SETTINGS_BYTES_MAX:
-            raise InvalidRequestError(
-                f"the settings have {len(command.body)} bytes, allowed are {_SETTINGS_BYTES_MAX}"
-            )
         try:
             settings = parse_properties(command.body.decode("utf-8"))
         except ValueError as error:

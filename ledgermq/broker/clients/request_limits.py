@@ -28,21 +28,11 @@ GROUP_SUBSCRIPTIONS_MAX: Final = 1000
 _BROKER_NAME_BYTES_MAX: Final = 255
 # Of the body of a request for locks, for each queue.
 _QUEUE_BYTES: Final = 1024
-# Of requests that have none, many of which wait for somebody else: a member, a new message.
+# Of requests that have none, which are all but those that are named below: many wait for somebody
+# else, a member, a new message, their part of a turn, and are kept until then.
 _NO_BODY_BYTES_MAX: Final = 4096
-_WITHOUT_BODY: Final = (
-    RequestCode.PULL_MESSAGE,
-    RequestCode.LITE_PULL_MESSAGE,
-    RequestCode.QUERY_CONSUMER_OFFSET,
-    RequestCode.UPDATE_CONSUMER_OFFSET,
-    RequestCode.CONSUMER_SEND_MSG_BACK,
-    RequestCode.END_TRANSACTION,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-    RequestCode.GET_CONSUMER_RUNNING_INFO,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY,
-    RequestCode.CLONE_GROUP_OFFSET,
-)
+# Of the settings of a broker, or of a group.
+_SETTINGS_BYTES_MAX: Final = 65_536
 
 
 class _Limit(NamedTuple):
@@ -55,25 +45,25 @@ class _Limit(NamedTuple):
 
 
 def with_limits(processors: Mapping[int, Processor], config: BrokerConfig) -> dict[int, Processor]:
-    """Returns the table of processors, those for clients' bodies behind a limit of their bytes."""
+    """Returns the table of processors, each behind a limit of the bytes of a body."""
     beat = _Limit(config.heart_beat_bytes_max, "maxHeartbeatBytes", InvalidRequestError)
     locks = _Limit(config.lock_queues_max * _QUEUE_BYTES, "maxLockQueues", InvalidRequestError)
     message = _Limit(config.message_bytes_max, "maxMessageSize", IllegalMessageError)
     nothing = _Limit(_NO_BODY_BYTES_MAX, "", InvalidRequestError)
+    settings = _Limit(_SETTINGS_BYTES_MAX, "", InvalidRequestError)
     limits = {
-        **dict.fromkeys(map(int, _WITHOUT_BODY), nothing),
         **dict.fromkeys(SEND_CODES, message),
         int(RequestCode.HEART_BEAT): beat,
         int(RequestCode.CHECK_CLIENT_CONFIG): beat,
         int(RequestCode.LOCK_BATCH_MQ): locks,
         int(RequestCode.UNLOCK_BATCH_MQ): locks,
+        int(RequestCode.UPDATE_BROKER_CONFIG): settings,
+        int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP): settings,
     }
-    limited = {
-        code: _limited(processors[code], limit)
-        for code, limit in limits.items()
-        if code in processors
+    return {
+        code: _limited(processor, limits.get(code, nothing))
+        for code, processor in processors.items()
     }
-    return {**processors, **limited}
 
 
 def _limited(processor: Processor, limit: _Limit) -> Processor:

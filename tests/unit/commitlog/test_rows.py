@@ -13,6 +13,7 @@ from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.record import encode_record
 
 V4 = (bytes((127, 0, 0, 1)), 10911)
@@ -112,6 +113,14 @@ def test_leader_and_follower_make_the_same_row(maker, properties, sys_flag, host
     shared = maker.topic_queue(topic, 2)
     made = maker.row(shared, sys_flag, 5, 1048, len(data), AT_MS, properties, b"Hello 0")
     assert row_of(maker, data) == made
+
+
+def test_long_tags_are_not_remembered(maker):
+    """Ten thousand of them were 330 MB, on all members."""
+    for tags in (b"a" * 128, b"b" * 129, b"c" * 32_000):
+        row = row_of(maker, record(properties=b"TAGS\x01" + tags))
+        assert tags_code(row) == java_string_hash(tags.decode())
+    assert set(maker.tags_codes) == {b"", b"a" * 128}
 
 
 @pytest.mark.parametrize(

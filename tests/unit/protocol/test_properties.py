@@ -21,6 +21,9 @@ PARSED = {
     "\x01b\x02c": {},
     "a\x01b\x02a\x01c": {"a": "c"},
     "a\x01b\x02a\x01": {"a": "b"},
+    "a\x01b\x02a\x01\x02c\x01d\x02a\x01": {"a": "b", "c": "d"},
+    "a\x01\x02a\x01b\x02a\x01c\x02a\x01\x02a\x01": {"a": "c"},
+    "x\x01\x01a\x01b\x02a\x01\x02ba\x01c": {"x": "\x01a\x01b", "ba": "c"},
     "标签\x01值": {"标签": "值"},
 }
 
@@ -40,6 +43,24 @@ def test_quick_look_agrees_with_the_parser(text, name):
 
 def test_name_inside_a_value_or_behind_another_name_is_not_found():
     assert find_property(b"X\x01TAGS\x01no\x02MYTAGS\x01no", b"TAGS") == b""
+
+
+class Looked(bytes):
+    """Counts how often somebody looks through it."""
+
+    count = 0
+
+    def rfind(self, *arguments):
+        self.count += 1
+        return super().rfind(*arguments)
+
+
+def test_thousands_of_empty_values_are_looked_through_once():
+    """Each was a look of its own: a batch with them took most of a second."""
+    for first, found in ((b"", b""), (b"KEYS\x01k", b"k")):
+        text = Looked(first + b"\x02KEYS\x01" * 5400)
+        assert find_property(text, b"KEYS") == found
+        assert text.count == 1
 
 
 def test_format_leaves_out_the_last_separator():

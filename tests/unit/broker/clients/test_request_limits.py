@@ -118,7 +118,14 @@ def test_a_send_is_not_looked_into_that_is_larger_than_a_message_may_be() -> Non
     assert len(taken) == 5
 
 
-@pytest.mark.parametrize("code", [11, 361, 14, 15, 36, 37, 222, 223, 307, 309, 314])
+# Who asks for something says it in the header; these say it in the body.
+_WITH_BODY = {
+    _CODE.HEART_BEAT, _CODE.CHECK_CLIENT_CONFIG, _CODE.LOCK_BATCH_MQ, _CODE.UNLOCK_BATCH_MQ,
+    _CODE.UPDATE_BROKER_CONFIG, _CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", sorted(set(map(int, _CODE)) - SEND_CODES - _WITH_BODY))
 def test_a_request_without_a_body_brings_none(code: int) -> None:
     """Megabytes of them waited for a member that did not answer, or for a new message."""
     taken: list[RemotingCommand] = []
@@ -132,6 +139,15 @@ def test_a_request_without_a_body_brings_none(code: int) -> None:
     with pytest.raises(InvalidRequestError, match="has 16777216 bytes, allowed are 4096$"):
         processors[code](nobody, RemotingCommand(code=code, body=bytes(16 << 20)))
     assert len(taken) == 1
+
+
+@pytest.mark.parametrize("code", sorted(_WITH_BODY))
+def test_every_body_has_a_limit(code: int) -> None:
+    processors = with_limits({code: lambda *_: None}, Parts().config)
+    nobody: Any = None
+    processors[code](nobody, RemotingCommand(code=code, body=bytes(60_000)))
+    with pytest.raises(InvalidRequestError, match="has 16777216 bytes, allowed are"):
+        processors[code](nobody, RemotingCommand(code=code, body=bytes(16 << 20)))
 
 
 def test_an_expression_has_the_limits_that_it_has_in_a_pull() -> None:
