@@ -8,9 +8,7 @@ order of the elements has no meaning.
 Source: MessageDecoder.string2messageProperties and messageProperties2String of 4.9.3.
 """
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -175,15 +173,13 @@ def find_property(properties: bytes, name: bytes) -> bytes:
     value = properties[value_start : _element_end(properties, value_start)]
     if value or start < 0:
         return value
-    # Empty values count as none, and there may be thousands of them.
-    found = _pattern_of_last(name).match(properties)
-    return found[1] if found is not None else b""
-
-
-@lru_cache(32)
-def _pattern_of_last(name: bytes) -> re.Pattern[bytes]:
-    """Returns the pattern of a block whose last value of a property is its first group."""
-    return re.compile(rb"(?s:.*\x02)?" + re.escape(name) + rb"\x01([^\x02]+)")
+    # Empty values count as none, and there may be thousands of them. Those of other names are
+    # passed over without a look at each: a block may be full of them for every name that is sought.
+    parts = (b"\x02" + properties).split(mark)
+    for part in parts[:0:-1]:
+        if part and not part.startswith(b"\x02"):
+            return part[: _element_end(part, 0)]
+    return b""
 
 
 def _element_end(properties: bytes, start: int) -> int:
