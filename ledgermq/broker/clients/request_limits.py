@@ -15,6 +15,7 @@ from ledgermq.broker.selectors.filters import EXPRESSION_CHARS_MAX, TAGS_MAX
 from ledgermq.protocol.bodies import LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.group_settings import SETTINGS_BYTES_MAX
 from ledgermq.protocol.heartbeat import HeartbeatData, SubscriptionData
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
@@ -31,8 +32,10 @@ _QUEUE_BYTES: Final = 1024
 # Of requests that have none, which are all but those that are named below: many wait for somebody
 # else, a member, a new message, their part of a turn, and are kept until then.
 _NO_BODY_BYTES_MAX: Final = 4096
-# Of the settings of a broker, or of a group.
+# Of the settings of a broker.
 _SETTINGS_BYTES_MAX: Final = 65_536
+# Of a group: its settings may be written longer than they are kept, without defaults and nulls.
+_GROUP_BYTES_MAX: Final = 4 * SETTINGS_BYTES_MAX
 
 
 class _Limit(NamedTuple):
@@ -51,6 +54,7 @@ def with_limits(processors: Mapping[int, Processor], config: BrokerConfig) -> di
     message = _Limit(config.message_bytes_max, "maxMessageSize", IllegalMessageError)
     nothing = _Limit(_NO_BODY_BYTES_MAX, "", InvalidRequestError)
     settings = _Limit(_SETTINGS_BYTES_MAX, "", InvalidRequestError)
+    group = _Limit(_GROUP_BYTES_MAX, "", InvalidRequestError)
     limits = {
         **dict.fromkeys(SEND_CODES, message),
         int(RequestCode.HEART_BEAT): beat,
@@ -58,7 +62,7 @@ def with_limits(processors: Mapping[int, Processor], config: BrokerConfig) -> di
         int(RequestCode.LOCK_BATCH_MQ): locks,
         int(RequestCode.UNLOCK_BATCH_MQ): locks,
         int(RequestCode.UPDATE_BROKER_CONFIG): settings,
-        int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP): settings,
+        int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP): group,
     }
     return {
         code: _limited(processor, limits.get(code, nothing))

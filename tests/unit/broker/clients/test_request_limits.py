@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +16,18 @@ from ledgermq.broker.dispatch import SEND_CODES
 from ledgermq.protocol.bodies import LockBatchResponseBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.group_settings import GroupSettings
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import (
+    AccessDeniedError,
     IllegalMessageError,
     InvalidRequestError,
     SystemBusyError,
     TopicNotFoundError,
 )
 from ledgermq.state.topics import TopicConfig
-from tests.unit.broker.parts import Parts
+from tests.unit.broker.guarded import guarded_table
+from tests.unit.broker.parts import ListConnection, Parts
 from tests.unit.protocol.wires import Recorder
 
 _CODE = RequestCode
@@ -148,6 +152,38 @@ def test_every_body_has_a_limit(code: int) -> None:
     processors[code](nobody, RemotingCommand(code=code, body=bytes(60_000)))
     with pytest.raises(InvalidRequestError, match="has 16777216 bytes, allowed are"):
         processors[code](nobody, RemotingCommand(code=code, body=bytes(16 << 20)))
+
+
+def test_group_with_the_longest_settings_of_5x_is_not_too_large(tmp_path: Path) -> None:
+    wanted = [
+        {"topic": f"T{number:020}", "expressionType": None, "expression": None, "version": 1}
+        for number in range(1424)
+    ]
+    body = json.dumps({"groupName": "g", "subscriptionDataSet": wanted}).encode()
+    # Without what is null they are as long as they may be.
+    assert len(body) > 2 * 65_000 and GroupSettings.decode(body).json_bytes > 65_500
+    guarded = guarded_table(tmp_path, {"globalWhiteRemoteAddresses": ["*"], "accounts": []})
+    connection: Any = ListConnection()
+    code = int(_CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+    # It waits for those who have to store it.
+    assert guarded.table[code](connection, RemotingCommand(code=code, body=body)) is not None
+
+
+def test_a_body_is_too_large_before_its_signature_is_looked_at(tmp_path: Path) -> None:
+    """Of all requests that there are."""
+    table = guarded_table(tmp_path, {"accounts": []}).table
+    assert len(table) > 60
+    connection: Any = ListConnection()
+    for code, processor in table.items():
+        with pytest.raises(AccessDeniedError, match="No accessKey"):
+            processor(connection, RemotingCommand(code=code, body=b"{}"))
+        reason = f"the body of a request {code} has 16777216 bytes, allowed are "
+        with pytest.raises((InvalidRequestError, IllegalMessageError), match=reason):
+            processor(connection, RemotingCommand(code=code, body=bytes(16 << 20)))
+    code = int(_CODE.QUERY_MESSAGE)
+    reason = "the body of a request 12 has 1048576 bytes, allowed are 4096$"
+    with pytest.raises(InvalidRequestError, match=reason):
+        table[code](connection, RemotingCommand(code=code, body=bytes(1 << 20)))
 
 
 def test_an_expression_has_the_limits_that_it_has_in_a_pull() -> None:
