@@ -1,7 +1,6 @@
 """The property block: as Java parses it, and the quick look that dispatch takes."""
 
 import random
-import timeit
 
 import pytest
 
@@ -72,17 +71,6 @@ def test_quick_look_agrees_with_the_parser_whatever_the_text_is():
     for _ in range(20_000):
         text = "".join(rng.choices(pieces, k=rng.randrange(12)))
         assert find_property(text.encode(), b"a").decode() == parse_properties(text).get("a", "")
-
-
-def test_elements_of_another_name_cost_less_than_those_of_the_name():
-    """A block may be full of either for each of several names that are looked for."""
-
-    def seconds(text):
-        return min(timeit.repeat(lambda: find_property(text, b"KEYS"), number=1, repeat=30))
-
-    own, others = b"\x02KEYS\x01" * 5400, b"KEYS\x01k" + b"\x02" * 32_400 + b"\x02KEYS\x01"
-    assert find_property(others, b"KEYS") == b"k"
-    assert seconds(others) < seconds(own)
 
 
 def test_format_leaves_out_the_last_separator():
