@@ -8,6 +8,7 @@ its place, and the store is good.
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from ledgermq.dledger.replica.wire_binary import BinaryCode
+from ledgermq.logs.repeats import WRITTEN_MAX
 from ledgermq.protocol.codes import RequestCode
 from tests.e2e.bad_frames import (
     CLOSING,
@@ -163,7 +165,18 @@ def test_bytes_that_are_no_command_close_the_connection(probed: Probed, case: st
     with WireClient(probed.address) as client:
         client.write(CLOSING[case])
         assert client.read() is None
-    assert len(probed.log_lines()) - len(before) == 1, probed.log_lines()[len(before) :]
+    assert len(probed.log_lines()) - len(before) <= 1, probed.log_lines()[len(before) :]
+
+
+def test_the_first_of_them_are_told_with_address_and_reason(probed: Probed) -> None:
+    for _ in range(WRITTEN_MAX):
+        with WireClient(probed.address) as client:
+            client.write(CLOSING["greatest length"])
+            assert client.read() is None
+    told = [line for line in probed.log_lines() if "bad bytes: " in line]
+    assert len(told) >= WRITTEN_MAX
+    assert all(re.search(r"closing 127\.0\.0\.1:\d+: bad bytes: \w", line) for line in told)
+    assert "allowed: " in told[0]
 
 
 @pytest.mark.parametrize("case", REFUSED)
