@@ -27,7 +27,9 @@ A thousand connections that each ask for little ask for much together. So what i
 counted for whom it is: for an account, or for the peer's address where none is known. While another
 one is there who asks for little, all connections of who asks for much are as those that do. Whose a
 connection is, its first request tells; so what newcomers of an address ask for first, which may be
-much, counts for the address, too, and is what the next newcomers are judged by.
+much, counts for the address, too, and is what the next newcomers are judged by. And as so many of
+them may come at one moment, they stand behind those who are known to ask for little, and have no
+more of a turn together than those who ask for much.
 """
 
 from collections import deque
@@ -143,6 +145,11 @@ class Share:
         self.is_heavy = False
 
     @property
+    def is_new(self) -> bool:
+        """Whether nobody knows yet whose the connection is."""
+        return self._payer is None
+
+    @property
     def rank_s(self) -> float:
         """Its place among those who ask for much: who owes less stands before who owes more.
 
@@ -171,7 +178,7 @@ class Share:
             and not payer.is_modest(paid_idle_s)
             and shares.has_modest_beside(payer, now_s)
         )
-        left_s = shares.left_s(now_s, is_heavy=self.is_heavy)
+        left_s = shares.left_s(now_s, is_heavy=self.is_heavy, is_new=self.is_new)
         if left_s <= 0 or (self.is_heavy and shares.stands_before(self.rank_s)):
             return False
         self._begin(now_s, left_s)
@@ -179,7 +186,8 @@ class Share:
 
     def begin_anew(self, now_s: float) -> None:
         """Begins the share of one that comes from the line: one request at least."""
-        self._begin(now_s, self._shares.left_s(now_s, is_heavy=self.is_heavy))
+        left_s = self._shares.left_s(now_s, is_heavy=self.is_heavy, is_new=self.is_new)
+        self._begin(now_s, left_s)
 
     def _begin(self, now_s: float, left_s: float) -> None:
         shares = self._shares
@@ -193,7 +201,7 @@ class Share:
     def end(self, now_s: float, payer: str = "") -> None:
         """Counts what was used; `payer` is whose account or address it is for."""
         used_s = (self._shares.processor_s() if self._is_exact else now_s) - self._begun_s
-        was_heavy = self.is_heavy
+        was_heavy, was_new = self.is_heavy, self.is_new
         owed_s = used_s if self._is_exact else min(used_s, _INEXACT_MAX_S)
         self._debt_s = debt_s = min(self._debt_at(now_s) + owed_s, _DEBT_MAX_S)
         self._paid_s = self._shares.paid_s(now_s)
@@ -208,7 +216,9 @@ class Share:
                 self._shares.note_modest(self._payer, now_s)
         # Who asked for much does until all of that is done.
         self.is_heavy = was_heavy or debt_s >= LIGHT_S
-        self._shares.note(used_s, now_s, is_heavy=self.is_heavy, was_heavy=was_heavy)
+        self._shares.note(
+            used_s, now_s, is_heavy=self.is_heavy, was_heavy=was_heavy, was_new=was_new
+        )
 
     def _debt_at(self, now_s: float) -> float:
         return max(self._debt_s - (self._shares.paid_s(now_s) - self._paid_s), 0.0)
@@ -223,9 +233,9 @@ class TurnShares:
 
     __slots__ = (
         "_asked_s", "_begun_s", "_call", "_carried_s", "_clock", "_crowded_s", "_heavy",
-        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_modest", "_modest_at",
-        "_numbers", "_paid_idle_s", "_paid_s", "_payers", "_turn_s", "_used_s", "processor_s",
-        "share_s",
+        "_heavy_used_s", "_idle_at", "_known_at", "_later_s", "_light", "_light_at", "_modest",
+        "_modest_at", "_new", "_new_used_s", "_numbers", "_paid_idle_s", "_paid_s", "_payers",
+        "_turn_s", "_used_s", "processor_s", "share_s",
     )  # fmt: skip
 
     def __init__(
@@ -253,8 +263,8 @@ class TurnShares:
         self._turn_s = turn_s
         self._crowded_s = crowded_s
         # What this turn, and those before it that used next to nothing, used; and of that those
-        # who ask for much.
-        self._used_s = self._heavy_used_s = 0.0
+        # who ask for much, and those of whom nobody knew whose they are.
+        self._used_s = self._heavy_used_s = self._new_used_s = 0.0
         # What those who ask for much took beyond their part of former turns.
         self._carried_s = 0.0
         # A usual turn: what its requests take, and all else, in seconds.
@@ -265,22 +275,25 @@ class TurnShares:
         # done; and since when there is no work, seconds on the clock, None: there is.
         self._paid_s = self._paid_idle_s = 0.0
         self._idle_at: float | None = clock.seconds()
-        # Seconds on the clock: when one that asks for little was last served.
-        self._light_at = float("-inf")
+        # Seconds on the clock: when one that asks for little was last served, and one that is
+        # known for it.
+        self._light_at = self._known_at = float("-inf")
         # Whose connections are here; who of them was last served as one that asks for little, and
         # when, seconds on the clock.
         self._payers: WeakValueDictionary[str, Payer] = WeakValueDictionary()
         self._modest: Payer | None = None
         self._modest_at = float("-inf")
-        # The line: those that ask for little, and behind them, as a heap, those that ask for much:
-        # rank, and a number that decides among equals.
+        # The line: those that ask for little, behind them those of whom nobody knows whose they
+        # are, and then, as a heap, those that ask for much: rank, and a number that decides among
+        # equals.
         self._light: deque[Waiting] = deque()
+        self._new: deque[Waiting] = deque()
         self._heavy: list[tuple[float, int, Waiting]] = []
         self._numbers = count()
         self._call: DelayedCall | None = None
 
     def __len__(self) -> int:
-        return len(self._light) + len(self._heavy)
+        return len(self._light) + len(self._new) + len(self._heavy)
 
     @property
     def is_crowded(self) -> bool:
@@ -311,14 +324,17 @@ class TurnShares:
         """Whether so much of this turn is used that who asks for much makes a difference."""
         return self._call is not None
 
-    def left_s(self, now_s: float, *, is_heavy: bool) -> float:
+    def left_s(self, now_s: float, *, is_heavy: bool, is_new: bool) -> float:
         """Returns what a connection may use of what is left of this turn, in seconds.
 
-        For those who ask for much, what the others used does not count: so many may ask for little
-        each that nothing would be left, turn after turn.
+        For those who ask for much, and for newcomers beside those that are known, what the others
+        used does not count: so many may ask for little each that nothing would be left, turn after
+        turn.
         """
         if is_heavy:
             return self._heavy_s(now_s) - self._heavy_used_s - self._carried_s
+        if is_new and now_s - self._known_at < _MEMORY_S:
+            return self._part_of(self._crowded_s) - self._new_used_s
         return self._light_left_s
 
     def paid_s(self, now_s: float) -> float:
@@ -332,13 +348,21 @@ class TurnShares:
     def _paid_since_s(self, now_s: float) -> float:
         return 0.0 if self._idle_at is None else (now_s - self._idle_at) * _PAID_BACK
 
-    def note(self, used_s: float, now_s: float, *, is_heavy: bool, was_heavy: bool) -> None:
-        """Counts what a connection used of this turn; it asks, and asked, for much, or not."""
+    def note(
+        self, used_s: float, now_s: float, *, is_heavy: bool, was_heavy: bool, was_new: bool
+    ) -> None:
+        """Counts what a connection used of this turn; it asks, and asked, for much, or not, and it
+        was known whose it is, or not.
+        """
         self._used_s += used_s
         if is_heavy or was_heavy:
             self._heavy_used_s += used_s
+        if was_new:
+            self._new_used_s += used_s
         if not is_heavy:
             self._light_at = now_s
+            if not was_new:
+                self._known_at = now_s
         if self._used_s >= LIGHT_S:
             self._call_next_turn()
 
@@ -347,12 +371,13 @@ class TurnShares:
         if share.is_heavy:
             heappush(self._heavy, (share.rank_s, next(self._numbers), connection))
         else:
-            self._light.append(connection)
+            (self._new if share.is_new else self._light).append(connection)
         self._call_next_turn()
 
     def stop(self) -> None:
         """Leaves no delayed call; those in the line wait for ever."""
         self._light.clear()
+        self._new.clear()
         self._heavy.clear()
         if self._call is not None:
             self._call.cancel()
@@ -389,12 +414,17 @@ class TurnShares:
         heavy_s = self._heavy_s(self._clock.seconds())
         carried_s = self._carried_s + self._heavy_used_s - heavy_s
         self._carried_s = min(max(carried_s, 0.0), _CARRIED_MAX_S)
-        self._used_s = self._heavy_used_s = 0.0
+        self._used_s = self._heavy_used_s = self._new_used_s = 0.0
         # Whoever comes back to the line is served in another turn.
         for _ in range(len(self._light)):
             if self._light_left_s <= 0 or not self._light:
                 break
             self._light.popleft().go_on()
+        for _ in range(len(self._new)):
+            left_s = self.left_s(self._clock.seconds(), is_heavy=False, is_new=True)
+            if left_s <= 0 or not self._new:
+                break
+            self._new.popleft().go_on()
         # Here it may be served again, while nobody owes less.
         for _ in range(len(self._heavy)):
             if self._heavy_used_s >= heavy_s - self._carried_s or not self._heavy:

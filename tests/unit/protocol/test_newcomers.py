@@ -36,3 +36,27 @@ def test_newcomers_of_an_address_are_judged_by_what_those_before_them_asked_for_
     for _ in range(600):
         port.turn()
     assert all(port.receiver.opaques(wire.protocol) for wire in newcomers)
+
+
+def test_newcomers_that_come_at_one_moment_stand_behind_who_is_known() -> None:
+    """What each of them asks for first is little: nobody knew that it is much together."""
+    port = Port(0.0006)
+    known = port.wire()
+    known.protocol.account = "modest"
+    port.receiver.seconds_of[known.protocol] = 0.00002
+    known.protocol.dataReceived(chunk(1))
+    port.turn()
+    newcomers = [port.wire() for _ in range(60)]
+    for wire in newcomers:
+        wire.protocol.account = "crowd"
+        wire.protocol.dataReceived(chunk(1))
+    turns_s = []
+    for asked in range(1, 40):
+        known.protocol.dataReceived(chunk(1, first=asked))
+        begun_s = port.reactor.seconds()
+        port.turn()
+        turns_s.append(port.reactor.seconds() - begun_s)
+        assert len(port.receiver.opaques(known.protocol)) == asked + 1
+    # As those together who ask for much, and one request more.
+    assert max(turns_s) < 0.002 + 0.0006 + 0.0001
+    assert all(len(port.receiver.opaques(wire.protocol)) == 1 for wire in newcomers)
