@@ -61,6 +61,11 @@ def run_of(answer: object) -> Any:
     return run
 
 
+async def wait() -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
 def test_each_item_ends_in_its_own_way() -> None:
     answers: list[object] = [
         "fine",
@@ -212,10 +217,6 @@ def test_all_accounts_together_hold_so_many_places() -> None:
     async def run() -> None:
         register = Register(Audit(None), Clock())
 
-        async def wait() -> str:
-            await asyncio.Event().wait()
-            return ""
-
         def begin(account: str) -> None:
             plan = plan_of(Step(target="t", run=wait))
             action = register.preview(a_call(account=account), "k", plan)
@@ -353,10 +354,6 @@ def test_what_has_ended_counts_and_gives_way_first() -> None:
 def test_what_runs_is_bounded_by_its_memory() -> None:
     async def run() -> None:
         register = Register(Audit(None), Clock())
-
-        async def wait() -> str:
-            await asyncio.Event().wait()
-            return ""
 
         def begin(account: str) -> None:
             steps = [Step(target="n" * 4096, run=wait) for _ in range(9_000)]
