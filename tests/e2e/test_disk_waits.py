@@ -54,7 +54,8 @@ class Watched:
             turn
             for line in self._lines()
             for turn in line.turns
-            if (turn.syncs or turn.names) and not turn.is_exempt
+            # The first line may tell of turns before: a start may wait for the disk.
+            if (turn.syncs or turn.names) and not turn.is_exempt and turn.end_s > self._begin_s
         ]
 
     def send(self, to: SlowBroker, segments: int) -> None:
