@@ -11,7 +11,6 @@ the next, whatever the number of queues.
 
 import asyncio
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 from ledgermq.client.errors import ConfigError
 from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.replaced_file import replace_file
 
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -105,11 +105,7 @@ def _write(path: Path, partial: Path, content: bytes) -> None:
     """Replaces the file; runs in a thread."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        replace_file(path, [content], partial=partial)
     except OSError as error:
         raise ConfigError(f"{path}: {error}") from error
 

@@ -4,13 +4,14 @@ It is upstream's `kvConfig.json`: ``{"configTable": {"NAMESPACE": {"key": "value
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from ledgermq.protocol.replaced_file import replace_file
 
 # What a start reads; more than the table ever writes, for files of upstream's.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -72,30 +73,15 @@ def read_kv_file(path: Path) -> Namespaces:
 def write_kv_file(path: Path, namespaces: Namespaces) -> None:
     """Replaces the file, durably, readable by its owner only.
 
-    Commit point: the rename, of which the directory is synced.
-
     Args:
         path: of the file; its folder is made.
         namespaces: nobody changes them meanwhile.
 
     Raises:
-        OSError: the old file is untouched, or, when only the last sync failed, may be either.
+        OSError: see `replace_file`.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = path.with_name(path.name + ".tmp")
-    partial.unlink(missing_ok=True)
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        for part in _encoded(namespaces):
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    replace_file(path, _encoded(namespaces))
 
 
 def _encoded(namespaces: Namespaces) -> Iterator[bytes]:

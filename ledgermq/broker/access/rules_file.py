@@ -7,13 +7,13 @@ rules_folder.py.
 """
 
 import importlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.protocol.regular_file import read_regular_file
+from ledgermq.protocol.replaced_file import replace_file
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import AccessRulesError
 
@@ -85,20 +85,9 @@ def content_of(path: Path, rules: AccessRules, version: DataVersion) -> bytes:
 def write_rules(path: Path, rules: AccessRules, version: DataVersion, changed_ms: int) -> None:
     """Replaces the file; its time becomes `changed_ms`.
 
-    Commit point: the rename.
-
     Raises:
         AccessRulesError: `read_rules` would not read it; the old file is untouched.
-        OSError: the old file is untouched.
+        OSError: see `replace_file`.
     """
     content = content_of(path, rules, version)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        time_ns = changed_ms * 1_000_000
-        os.utime(file.fileno(), ns=(time_ns, time_ns))
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(path, [content], changed_ns=changed_ms * 1_000_000)

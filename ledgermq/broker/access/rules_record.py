@@ -8,13 +8,13 @@ makes before it replaces its files, this stands sealed (`rules_seal.py`).
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.broker.access.rules_folder import MAIN_FILE, check_file_name
+from ledgermq.protocol.replaced_file import replace_file
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import AccessRulesError
 
@@ -56,16 +56,9 @@ def _file_of(entry: Mapping[str, Any]) -> RulesFile:
 
 
 def write_note(path: Path, record: Mapping[str, Any]) -> None:
-    """Notes the record that is about to be written to the files. Commit point: the rename.
+    """Notes the record that is about to be written to the files.
 
     Raises:
-        OSError: there is no new note.
+        OSError: see `replace_file`.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(record, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(path, [json.dumps(record).encode("ascii")])

@@ -354,7 +354,7 @@ def test_change_by_a_tool_waits_for_the_disk_in_the_keepers_thread(
     assert not table.reload()
     running.finish_all()
     ended(change)
-    assert running.syncs == [True]
+    assert running.syncs == [True, True], "the file, and its name"
     assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
     assert not table.reload()
 
@@ -389,7 +389,7 @@ def test_rules_of_the_leader_count_at_once_and_are_written_by_the_keeper(
     assert keys(table) == ["orders-app", "second-app"] and running.syncs == []
     assert not table.reload(), "the old files are no edit"
     running.finish_all()
-    assert running.syncs == [True, True], "the note, and the file"
+    assert running.syncs == [True] * 4, "the note, and the file, each with its name"
     assert not table.reload()
     restarted = RulesTable(path, lambda: 0, seal=SEAL)
     restarted.load()
