@@ -301,11 +301,12 @@ class HaServer:
 
     def admit(self, address: IAddress | None) -> SlaveConnection | None:
         """Returns the protocol of a new connection, None when there are enough."""
-        network = network_of(str(getattr(address, "host", "")))
-        if not self._new_connections.take(network, self._reactor.seconds()):
+        host = str(getattr(address, "host", "?"))
+        if not self._new_connections.take(network_of(host), self._reactor.seconds()):
+            self._refuse_new(host, f"more than {_NEW_PER_S} new connections a second")
             return None
         if self._slave_count() >= SLAVES_MAX:
-            self._log_too_many(str(getattr(address, "host", "?")))
+            self._refuse_new(host, f"{SLAVES_MAX} slaves are connected")
             return None
         strangers = [one for one in self._connections if one.greeting and not one.is_refused]
         if len(strangers) >= SLAVES_MAX:
@@ -319,8 +320,9 @@ class HaServer:
     def _slave_count(self) -> int:
         return sum(one.greeting is None for one in self._connections)
 
-    def _log_too_many(self, host: str) -> None:
-        _log.warn("slave {host} is refused: {limit} are connected", host=host, limit=SLAVES_MAX)
+    def _refuse_new(self, host: str, reason: str) -> None:
+        # Not as the slave that may be there, too: its own reason stays to be read.
+        self.refusals.note("a new connection", host, reason)
 
     def new_greeting(self, host: str, binding: Callable[[], str]) -> MasterGreeting | None:
         """Returns what a slave has to say first; None when that is its report."""
@@ -336,7 +338,7 @@ class HaServer:
         else:
             self.refusals.note("a slave", connection.host, f"let in: {doubt}")
         if self._slave_count() > SLAVES_MAX:
-            self._log_too_many(connection.host)
+            self._refuse_new(connection.host, f"{SLAVES_MAX} slaves are connected")
             return False
         return True
 

@@ -132,7 +132,20 @@ class MasterTest(SynchronousTestCase):
         for _ in range(SLAVES_MAX):
             self.connect()
         factory = self.reactor.tcpServers[0][1]
-        self.assertIsNone(factory.buildProtocol(IPv4Address("TCP", "10.0.0.9", 5555)))
+        self.assertIsNone(factory.buildProtocol(IPv4Address("TCP", "10.0.0.7", 5555)))
+        self.assertEqual(
+            self.server.refusals.texts(), ["a new connection at 10.0.0.7: 32 slaves are connected"]
+        )
+
+    def test_who_connects_too_often_is_refused_and_named_once(self) -> None:
+        factory, logged = self.reactor.tcpServers[0][1], Logged(self)
+        often, other = IPv4Address("TCP", "10.0.0.9", 5555), IPv4Address("TCP", "10.0.0.8", 5555)
+        made = [factory.buildProtocol(often) for _ in range(100)]
+        self.assertEqual(sum(one is not None for one in made), 32)
+        self.assertIsNotNone(factory.buildProtocol(other))
+        text = "a new connection at 10.0.0.9: more than 32 new connections a second"
+        self.assertEqual(self.server.refusals.texts(), [text])
+        self.assertEqual(len(logged.texts), 1)
 
     def test_acknowledgements_come_from_reports_and_end_with_the_last_slave(self) -> None:
         connection, _ = self.connect()
