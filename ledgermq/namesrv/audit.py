@@ -82,14 +82,13 @@ class NameAudit:
         self, before: NameAccounts, after: NameAccounts, reason: str | None
     ) -> None:
         """Notes that somebody has edited the file of accounts; `reason`: why in vain."""
-        names = sorted(before.accounts.keys() | after.accounts.keys())
-        other = [name for name in names if before.accounts.get(name) != after.accounts.get(name)]
+        was, now = _differences(before, after)
         self.log.changed(
             object="file of accounts",
             outcome="failed" if reason else "done",
             reason=reason,
-            before={name: _shown(before.accounts.get(name)) for name in other},
-            after={name: _shown(after.accounts.get(name)) for name in other},
+            before=was,
+            after=now,
         )
 
     def refused(self, command: RemotingCommand, peer: Peer, error: Exception) -> None:
@@ -104,6 +103,24 @@ class NameAudit:
             outcome="refused",
             reason=str(error),
         )
+
+
+def _differences(before: NameAccounts, after: NameAccounts) -> tuple[Any, Any]:
+    """What two files have that is not the same; of secrets, that they are other ones."""
+    sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for name in sorted(before.accounts.keys() | after.accounts.keys()):
+        known, found = before.accounts.get(name), after.accounts.get(name)
+        if known == found:
+            continue
+        for side, account in zip(sides, (known, found), strict=True):
+            side[name] = _shown(account)
+        if known is not None and found is not None and known.secret_keys != found.secret_keys:
+            sides[1][name]["secrets"] = f"{len(found.secret_keys)}, not the same"
+    addresses = [[pattern.text for pattern in one.white_addresses] for one in (before, after)]
+    if addresses[0] != addresses[1]:
+        for side, texts in zip(sides, addresses, strict=True):
+            side["addresses that need no account"] = texts
+    return sides
 
 
 def _shown(account: NameAccount | None) -> dict[str, Any] | None:

@@ -148,3 +148,30 @@ def test_an_edit_of_the_file_is_noted_and_its_secrets_are_not(tmp_path: Path) ->
     assert edited["after"]["shop-brokers"]["brokerNames"] == ["shop-*", "stock"]
     assert failed["outcome"] == "failed" and "accounts is no list" in failed["reason"]
     assert not any(word in json.dumps([edited, failed]) for word in ("secret-", "of-other"))
+
+
+def test_another_secret_and_other_addresses_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+
+    def put(secret: str, address: str) -> None:
+        path.write_text(
+            f"globalWhiteRemoteAddresses: [{address}]\n"
+            f"accounts: [{{accessKey: shop-brokers, secretKey: {secret}}}]\n"
+        )
+        path.chmod(0o600)
+
+    put("secret-old", "10.0.0.1")
+    file, noted = AccountsFile(path), Noted()
+    file.on_edited = NameAudit(noted.log).accounts_edited
+    put("secret-new", "10.0.0.1")
+    file.follow()
+    put("secret-new", "10.0.0.12")
+    file.follow()
+    noted.thread.work()
+    secret, addresses = noted.file.lines
+    assert secret["before"]["shop-brokers"]["secrets"] == 1
+    assert secret["after"]["shop-brokers"]["secrets"] == "1, not the same"
+    name = "addresses that need no account"
+    assert addresses["before"] == {name: ["10.0.0.1"]}
+    assert addresses["after"] == {name: ["10.0.0.12"]}
+    assert "secret-" not in json.dumps([secret, addresses])
