@@ -126,7 +126,7 @@ def test_dead_letters_are_listed_and_dealt_with_around_it(site: Site) -> None:
 
 def test_consumer_of_one_tag_goes_on_behind_it(site: Site) -> None:
     words = ("consume", "-t", "Orders", "-g", "tagged", "--tags", "rare", "--from", "first")
-    done = run_ledgermq(*words, "--count", "1", "--until-idle", "8", "-n", site.name_server)
+    done = run_ledgermq(*words, "--count", "1", "--until-idle", "60", "-n", site.name_server)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ODD_BODY.decode()
 

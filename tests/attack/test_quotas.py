@@ -21,7 +21,7 @@ TEXT = format_properties({"note": "x" * 30_000})
     ("quota", "changes", "body"),
     [
         ("maxMessagesPerSecond=50", {"batch": "true"}, BATCH),
-        ("maxBytesPerSecond=5000", {"properties": TEXT}, b""),
+        ("maxBytesPerSecond=300", {"properties": TEXT}, b""),
     ],
     ids=["a batch under the code of one message", "bytes in properties"],
 )

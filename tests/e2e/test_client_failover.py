@@ -104,7 +104,7 @@ async def kill_leaders(cluster: UpCluster, traffic: Traffic) -> None:
 def test_acknowledged_messages_survive_the_leader_and_reach_the_group(tmp_path: Path) -> None:
     async def scenario(cluster: UpCluster) -> None:
         name_server = cluster.name_server
-        config = ProducerConfig(timeout_s=30.0)
+        config = ProducerConfig(timeout_s=90.0)
         async with Producer(name_server, config=config) as producer:
             await producer.send(Message(TOPIC, b"-:-1"))
             traffic = Traffic(producer)
@@ -129,7 +129,7 @@ def test_acknowledged_messages_survive_the_leader_and_reach_the_group(tmp_path: 
         async with Producer(name_server) as producer:
             last = await producer.send(Message(TOPIC, b"-:last"))
         async with PushConsumer(name_server, "readers", TOPIC) as consumer:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 assert (await anext(consumer)).message_id == last.message_id
 
     with UpCluster(tmp_path) as cluster:

@@ -92,6 +92,7 @@ def test_no_more_than_the_limit_is_handed_over(broker: LoopbackBroker) -> None:
         thread.start()
         broker.wait_until(lambda: len(waiting) == 10)
         # It waits for room, as long as nothing is acknowledged.
+        broker.wait_until(lambda: len(submitted) == 10)
         thread.join(0.2)
         assert thread.is_alive() and len(submitted) == 10
         is_open.set()

@@ -70,8 +70,14 @@ def config(site: Site, credentials: Credentials | None = USER) -> ClientConfig:
     return ClientConfig(credentials=credentials, tls=load_client_tls(str(site.tls_file)))
 
 
-async def send(site: Site, client: ClientConfig, topic: str = "orders", count: int = 1) -> None:
-    settings = ProducerConfig(client=client, timeout_s=2)
+async def send(
+    site: Site,
+    client: ClientConfig,
+    topic: str = "orders",
+    count: int = 1,
+    timeout_s: float = 60,
+) -> None:
+    settings = ProducerConfig(client=client, timeout_s=timeout_s)
     async with Producer(site.namesrv, "p", config=settings) as producer:
         for number in range(count):
             await producer.send(Message(topic, b"m%d" % number * 4000, properties={"a": 'ü"\\'}))
@@ -103,7 +109,7 @@ def test_plain_clients_are_turned_away(site: Site) -> None:
         client.ask(310, send_fields("orders"), b"x")
     plain = ClientConfig(credentials=USER)
     with pytest.raises(ClientError):
-        asyncio.run(send(site, plain))
+        asyncio.run(send(site, plain, timeout_s=2))
 
 
 def test_client_that_knows_another_authority_only_is_told_so(site: Site) -> None:
@@ -112,7 +118,7 @@ def test_client_that_knows_another_authority_only_is_told_so(site: Site) -> None
                            tls_client_trustCertPath=certificates.OTHER_AUTHORITY))
     )  # fmt: skip
     with pytest.raises(ClientError, match="CERTIFICATE_VERIFY_FAILED"):
-        asyncio.run(send(site, ClientConfig(credentials=USER, tls=stranger)))
+        asyncio.run(send(site, ClientConfig(credentials=USER, tls=stranger), timeout_s=2))
 
 
 def test_wrong_account_is_told_so(site: Site) -> None:
@@ -134,7 +140,7 @@ def test_commands_take_account_and_tls_from_files_or_environment(site: Site) -> 
         **os.environ, "LEDGERMQ_TLS_CONFIG": str(site.tls_file),
         "LEDGERMQ_ACCESS_KEY": "orders-app", "LEDGERMQ_SECRET_KEY": "secret-1",
     }  # fmt: skip
-    words = ("consume", "-n", site.namesrv, "-t", "orders", "-g", "g", "--until-idle", "3")
+    words = ("consume", "-n", site.namesrv, "-t", "orders", "-g", "g", "--until-idle", "60")
     consumed = run_ledgermq(*words, "--checksum", "--json", "--count", "1", env=environment)
     assert consumed.returncode == 0 and '"count": 1' in consumed.stdout
     missing = run_ledgermq("send", "-n", site.namesrv, "-t", "orders", "text",

@@ -65,7 +65,9 @@ def test_mail_that_nobody_can_read_is_passed_over(poison: bytes) -> None:
         mailbox = Mailbox(cast(Any, broker), MessageQueue("m", "b", 0), "events", 0)
         mailbox.bind(Binding("celeryev", TOPIC, "#"))
         mailbox.add(cast(Any, taker))
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(60):
+            while len(taker.given) < 2:
+                await asyncio.sleep(0.01)
         await mailbox.stop(0)
         return taker.given
 
