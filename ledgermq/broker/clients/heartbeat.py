@@ -63,6 +63,7 @@ from ledgermq.protocol.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.plain_text import escaped
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.protocol.transport.sliced_answers import (
@@ -185,7 +186,7 @@ class ClientProcessor:
                 yield
             try:
                 self._register_consumer(connection, sender, client, consumer, wanted)
-                remark = remark or self._division(connection, client, consumer)
+                remark = remark or self._division(connection, sender, client, consumer)
             except (SystemBusyError, AccessDeniedError) as error:
                 # The others are members all the same.
                 refused = refused or error
@@ -208,13 +209,16 @@ class ClientProcessor:
         return made
 
     def _division(
-        self, connection: CommandProtocol, client: Client, consumer: ConsumerData
+        self,
+        connection: CommandProtocol,
+        sender: _Sender,
+        client: Client,
+        consumer: ConsumerData,
     ) -> str | None:
         """Returns what a member is told when another one of its group wants other things."""
         group = self._clients.find_group(consumer.group_name)
         other = None if group is None else group.find_other(connection)
         if other is None:
-            self._divided.pop(consumer.group_name, None)
             return None
         wants = ", ".join(
             f"{one.topic[:_NAME_CHARS_SHOWN]} {one.sub_string[:_NAME_CHARS_SHOWN]!r}"
@@ -228,10 +232,14 @@ class ClientProcessor:
             f" {wants}, {other.client_id[:_NAME_CHARS_SHOWN]} does not want the same"
         )
         if clock_ms >= self._divided.get(consumer.group_name, clock_ms):
+            # At its end, for the oldest go first: a group that is one again meanwhile, and divided
+            # once more, is told when its time is over, or a client could fill the disk with lines.
+            self._divided.pop(consumer.group_name, None)
             if len(self._divided) >= _DIVIDED_MAX:
-                self._divided.clear()
+                del self._divided[next(iter(self._divided))]
             self._divided[consumer.group_name] = clock_ms + _DIVIDED_TOLD_MS
-            _log.warn("{text}", text=escaped(text))
+            of = sender.account or network_of(sender.peer_host)
+            _log.warn("{text}", text=escaped(text), repeats_as=f"divided groups of {of}")
         return text
 
     def _register_consumer(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import formatEvent, globalLogPublisher
 
 from ledgermq.broker.clients.heartbeat import ClientProcessor
+from ledgermq.logs.repeats import WRITTEN_MAX, Repeats
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
@@ -30,21 +33,32 @@ class Bench:
             parts.config, parts.leadership, parts.state, parts.clients,
             lambda: parts.now_ms + parts.jump_ms, lambda: float(parts.now_ms), parts.turn.soon,
         )  # fmt: skip
-        self.connection = CommandProtocol(Clock(), Recorder())
-        self.connection.context = (b"\x0a\x00\x00\x09", 5555)
-        self.connection.makeConnection(StringTransport())
+        self.connection = self.connect()
         parts.state.put_topic(TopicConfig("T", 4, 4))
         for group in ("g", "h"):
             parts.state.commits.tell(group, "T", 0, 5)
         parts.state.write_offsets()
         self.beat()
 
-    def beat(self) -> None:
-        wanted: Any = [{"topic": "T", "subString": "*", "subVersion": 1}]
-        consumers = [{"groupName": "g", "subscriptionDataSet": wanted}]
+    def connect(self) -> CommandProtocol:
+        connection = CommandProtocol(Clock(), Recorder())
+        connection.context = (b"\x0a\x00\x00\x09", 5555)
+        connection.makeConnection(StringTransport())
+        return connection
+
+    def beat(
+        self,
+        connection: CommandProtocol | None = None,
+        *,
+        wants: str = "*",
+        version: int = 1,
+        group: str = "g",
+    ) -> None:
+        wanted: Any = [{"topic": "T", "subString": wants, "subVersion": version}]
+        consumers = [{"groupName": group, "subscriptionDataSet": wanted}]
         body = json.dumps({"clientID": "c", "consumerDataSet": consumers}).encode()
         command = RemotingCommand(code=int(RequestCode.HEART_BEAT), body=body)
-        self.processor.heart_beat(self.connection, command)
+        self.processor.heart_beat(connection or self.connection, command)
 
     def pass_hours(self, hours: int) -> list[str]:
         """Returns the groups that have offsets afterwards."""
@@ -94,16 +108,48 @@ def test_a_member_that_does_not_serve_lets_nothing_go() -> None:
     assert bench.pass_hours(100) == ["g", "h"]
 
 
-def test_operators_see_what_expired() -> None:
-    events: list[Any] = []
-    bench = Bench(offsetsRetentionMinutes="60", fileReservedTime="1")
-    globalLogPublisher.addObserver(events.append)
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """The lines that are written in the block, as the log writes them."""
+    lines: list[str] = []
+    observer: Any = Repeats(lambda event: lines.append(formatEvent(event)), lambda: 0.0)
+    globalLogPublisher.addObserver(observer)
     try:
-        bench.pass_hours(2)
+        yield lines
     finally:
-        globalLogPublisher.removeObserver(events.append)
-    lines = [formatEvent(event) for event in events]
+        globalLogPublisher.removeObserver(observer)
+
+
+def test_operators_see_what_expired() -> None:
+    bench = Bench(offsetsRetentionMinutes="60", fileReservedTime="1")
+    with logged() as lines:
+        bench.pass_hours(2)
     assert lines == [
         "offsets of 1 pairs of topic and group expired, nobody used them for 60 min"
         " (key offsetsRetentionMinutes): T@h"
     ]
+
+
+def test_a_group_that_is_divided_again_and_again_fills_no_log() -> None:
+    bench = Bench()
+    other = bench.connect()
+    with logged() as lines:
+        for number in range(50):
+            bench.beat(other, wants="A", version=2 * number + 2)
+            bench.beat(other, wants="*", version=2 * number + 3)
+            bench.parts.now_ms += 1000
+    assert len(lines) == 1 and "members of group g subscribe to different things" in lines[0]
+    with logged() as lines:
+        bench.parts.now_ms += 600_000
+        bench.beat(other, wants="A", version=1000)
+    assert len(lines) == 1
+
+
+def test_many_divided_groups_of_one_client_fill_no_log() -> None:
+    bench = Bench()
+    other = bench.connect()
+    with logged() as lines:
+        for number in range(900):
+            bench.beat(group=f"g{number}", version=number + 2)
+            bench.beat(other, group=f"g{number}", wants="A", version=number + 2)
+    assert len(lines) == WRITTEN_MAX
