@@ -119,7 +119,7 @@ class Identity:
         await asyncio.gather(*(remote.close() for remote in self.remotes))
 
     async def _find(self, age_max_s: float = _AGE_S) -> tuple[dict[str, _Found], Tally]:
-        """Clusters by id: the name, and behind @ the first name server where names are not one."""
+        """Clusters by id."""
         now_s = asyncio.get_running_loop().time()
         if self._found is not None:
             loaded_s, found, tally = self._found
@@ -131,10 +131,18 @@ class Identity:
         for remote, info in zip(self.remotes, infos, strict=True):
             for name in () if info is None else sorted(info.cluster_addr_table):
                 assert info is not None
-                plain = name if remote is self.remotes[0] else f"{name}@{remote.name_servers}"
-                found[plain.partition(";")[0]] = _Found(remote, info, name)
+                found[self._id_of(name, remote)] = _Found(remote, info, name)
         self._found = (now_s, found, tally)
         return found, tally
+
+    def _id_of(self, name: str, remote: Remote) -> str:
+        """Returns the name, and behind @ the first name server where it is of a later set.
+
+        Whoever may register a broker chooses the name of its cluster: none is the id of another.
+        """
+        name = name.replace("%", "%25").replace("@", "%40")
+        first = remote.name_servers.partition(";")[0]
+        return name if remote is self.remotes[0] else f"{name}@{first}"
 
     async def _ask(self, tally: Tally, remote: Remote) -> ClusterInfo | None:
         tally.asked(remote.name_servers)
