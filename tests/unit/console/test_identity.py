@@ -1,4 +1,4 @@
-"""The clusters of a console: whoever registers a broker chooses a name, and takes nobody's place."""
+"""The clusters of a console: whoever chooses a name takes nobody's place."""
 
 from __future__ import annotations
 
