@@ -46,7 +46,7 @@ class NotAllowedError(NamesrvError):
 
 
 class HeldError(NamesrvError):
-    """A broker name, or an address, that somebody else holds; it stays with its holder."""
+    """A broker name, or what is registered under it, that somebody else holds."""
 
     response_code = ResponseCode.NO_PERMISSION
 

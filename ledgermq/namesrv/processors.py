@@ -26,6 +26,7 @@ from ledgermq.namesrv.config import CHANGEABLE_KEYS, NamesrvConfig, with_setting
 from ledgermq.namesrv.errors import (
     BodyChecksumError,
     ConfigItemNotFoundError,
+    HeldError,
     LimitError,
     LineFullError,
     NamesrvError,
@@ -227,7 +228,7 @@ class Processors:
             return command.response(ResponseCode.SYSTEM_ERROR, f"the name server's disk: {error}")
         if not isinstance(error, (RouteNotFoundError, ConfigItemNotFoundError)):
             self.refusals.note(command.code, peer, error)
-        if self._audit is not None and isinstance(error, NotAllowedError):
+        if self._audit is not None and isinstance(error, (NotAllowedError, HeldError)):
             self._audit.refused(command, peer, error)
         code = error.response_code if isinstance(error, NamesrvError) else ResponseCode.SYSTEM_ERROR
         return command.response(code, str(error))

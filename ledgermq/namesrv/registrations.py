@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from ledgermq.protocol.route import DataVersion, TopicConfig
 
+# The account that registered a broker (None where nobody has one), and the broker's address.
+BrokerKey = tuple[str | None, str]
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RouteLimits:
@@ -52,10 +55,11 @@ class Registration:
 
 @dataclass(slots=True, kw_only=True)
 class LiveBroker:
-    """One registered address."""
+    """An address that one account registered."""
 
     cluster_name: str
     broker_name: str
+    broker_addr: str
     broker_id: int
     ha_server_addr: str
     # None while its topics are taken over.
@@ -68,6 +72,11 @@ class LiveBroker:
     expires_after_ms: int
     # Whose connection brought it; any value that can be a key.
     owner: object
+
+    @property
+    def key(self) -> BrokerKey:
+        """Its place in the table."""
+        return self.registrant.account, self.broker_addr
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,9 +6,11 @@ brings topics. An entry goes when its broker unregisters, when its connection cl
 silent for too long; a broker name without addresses goes with all its topics.
 
 Who holds what:
-- Where brokers have accounts, a broker name and an address stay with the account that registered
-  them until all that it has there is gone. Among brokers of one account, one that leads in a later
-  term of its ledger takes the id of the master; one of an earlier or equal term does not.
+- Where brokers have accounts, a broker name stays with the account that registered it until all
+  that it has there is gone. An address is nobody's, since nothing proves whose it is: each account
+  has its own entry for it, under names of its own, and takes it from no other. Among brokers of one
+  account, one that leads in a later term of its ledger takes the id of the master; one of an
+  earlier or equal term does not.
 - Otherwise the last word counts, as upstream: a registration proves nothing. But only the
   connection that registered an address takes it out again.
 
@@ -24,6 +26,7 @@ from typing import Final
 
 from ledgermq.namesrv.errors import HeldError, LimitError, RouteNotFoundError
 from ledgermq.namesrv.registrations import (
+    BrokerKey,
     LiveBroker,
     MasterAddress,
     Registrant,
@@ -48,6 +51,8 @@ class _BrokerName:
     """A master and its replicas."""
 
     cluster_name: str
+    # Of all that is registered under it.
+    account: str | None
     # Broker id to "ip:port".
     addresses: dict[int, str] = field(default_factory=dict)
     # All live addresses of this name, also those whose id another one took.
@@ -75,14 +80,13 @@ class RouteTable:
         self._on_leaving = on_leaving
         self._expires_after_ms = expires_after_ms
         self._limits = limits
-        # By address.
-        self._live: dict[str, LiveBroker] = {}
+        self._live: dict[BrokerKey, LiveBroker] = {}
         self._names: dict[str, _BrokerName] = {}
         self._topics = TopicQueues(limits)
-        self._filter_servers: dict[str, tuple[str, ...]] = {}
-        # Addresses by owner, and by the key of a registrant.
-        self._of_owner: dict[object, set[str]] = {}
-        self._of_registrant: dict[str, set[str]] = {}
+        self._filter_servers: dict[BrokerKey, tuple[str, ...]] = {}
+        # By owner, and by the key of a registrant.
+        self._of_owner: dict[object, set[BrokerKey]] = {}
+        self._of_registrant: dict[str, set[BrokerKey]] = {}
         # Counts up when lists of clusters, brokers or topics change; what is made of them is good
         # as long as it stays.
         self.version = 0
@@ -114,11 +118,11 @@ class RouteTable:
             For a replica with a living master the master's addresses, else None.
 
         Raises:
-            HeldError: somebody else holds the name, the address, or the master's id.
+            HeldError: somebody else holds the name, or the master's id.
             LimitError: the broker or its topics would not fit.
             Nothing was changed then.
         """
-        takes_topics = self._takes_topics(told)
+        takes_topics = self._takes_topics(told, registrant)
         self._check(told, registrant)
         if takes_topics:
             yield from self._topics.checking(told.broker_name, registrant, told.topics)
@@ -139,14 +143,14 @@ class RouteTable:
 
     def _is_master(self, told: Registration, live: LiveBroker) -> bool:
         """False when it left, said something else, or another one is the master by now."""
-        if self._live.get(told.broker_addr) is not live:
+        if self._live.get(live.key) is not live:
             return False
         return self._names[told.broker_name].addresses.get(MASTER_ID) == told.broker_addr
 
     def _check(self, told: Registration, registrant: Registrant) -> None:
-        before = self._live.get(told.broker_addr)
+        before = self._live.get((registrant.account, told.broker_addr))
         if registrant.account is not None:
-            self._check_holder(told, registrant, before)
+            self._check_holder(told, registrant)
         self._check_brokers(told, registrant, before)
 
     def _put_broker(
@@ -158,15 +162,18 @@ class RouteTable:
         *,
         takes_topics: bool,
     ) -> LiveBroker:
-        before = self._live.get(told.broker_addr)
-        former_servers = self._filter_servers.get(told.broker_addr, ())
+        key = registrant.account, told.broker_addr
+        before = self._live.get(key)
+        former_servers = self._filter_servers.get(key, ())
         if before is not None:
             if before.broker_name == told.broker_name:
-                self._drop_live(told.broker_addr)
+                self._drop_live(key)
             else:
                 # An address that comes back under another broker name leaves the old one.
-                self._remove(told.broker_addr)
-        name = self._names.setdefault(told.broker_name, _BrokerName(told.cluster_name))
+                self._remove(key)
+        name = self._names.setdefault(
+            told.broker_name, _BrokerName(told.cluster_name, registrant.account)
+        )
         former = name.cluster_name, name.addresses.get(told.broker_id)
         name.cluster_name = told.cluster_name
         for broker_id in [i for i, addr in name.addresses.items() if addr == told.broker_addr]:
@@ -184,16 +191,16 @@ class RouteTable:
         live = self._put_live(told, registrant, owner, now_ms, version)
         self._restore_master(name)
         if told.filter_servers:
-            self._filter_servers[told.broker_addr] = told.filter_servers
+            self._filter_servers[key] = told.filter_servers
         if told.filter_servers != former_servers:
             self.version += 1
         return live
 
-    def _takes_topics(self, told: Registration) -> bool:
+    def _takes_topics(self, told: Registration, registrant: Registrant) -> bool:
         """Upstream takes the topics of a master that is new, or has another version."""
         if told.broker_id != MASTER_ID:
             return False
-        before = self._live.get(told.broker_addr)
+        before = self._live.get((registrant.account, told.broker_addr))
         name = self._names.get(told.broker_name)
         return (
             before is None
@@ -204,20 +211,18 @@ class RouteTable:
             or MASTER_ID not in name.addresses
         )
 
-    def _check_holder(
-        self, told: Registration, registrant: Registrant, before: LiveBroker | None
-    ) -> None:
+    def _check_holder(self, told: Registration, registrant: Registrant) -> None:
         name = self._names.get(told.broker_name)
-        live = self._live[next(iter(name.live))] if name is not None else before
-        for holder in (live, before):
-            if holder is not None and holder.registrant.account != registrant.account:
-                is_name = holder.broker_name == told.broker_name
-                what = f"broker name {told.broker_name}" if is_name else told.broker_addr
-                raise HeldError(what, f"{holder.registrant.key} registered it")
-        if name is None or told.broker_id != MASTER_ID or told.ledger_term is None:
+        if name is None:
+            return
+        if name.account != registrant.account:
+            holder = self._live[name.account, next(iter(name.live))].registrant
+            raise HeldError(f"broker name {told.broker_name}", f"{holder.key} registered it")
+        if told.broker_id != MASTER_ID or told.ledger_term is None:
             return
         address = name.addresses.get(MASTER_ID, told.broker_addr)
-        held = self._live[address].ledger_term if address != told.broker_addr else None
+        is_other = address != told.broker_addr
+        held = self._live[name.account, address].ledger_term if is_other else None
         if held is not None and told.ledger_term <= held:
             raise HeldError(
                 f"broker id {MASTER_ID} of {told.broker_name}",
@@ -232,13 +237,14 @@ class RouteTable:
             raise LimitError("brokersMax", len(self._live) + 1, limits.brokers_max)
         if registrant.is_free:
             return
-        others = self._of_registrant.get(registrant.key, set()) - {told.broker_addr}
+        own = {(registrant.account, told.broker_addr)}
+        others = self._of_registrant.get(registrant.key, set()) - own
         if len(others) >= limits.brokers_per_registrant_max:
             limit = limits.brokers_per_registrant_max
             raise LimitError("brokersPerRegistrantMax", len(others) + 1, limit, registrant.key)
         if before is not None and before.cluster_name == told.cluster_name:
             return
-        clusters = {self._live[address].cluster_name for address in others} | {told.cluster_name}
+        clusters = {self._live[key].cluster_name for key in others} | {told.cluster_name}
         if len(clusters) > limits.clusters_per_registrant_max:
             limit = limits.clusters_per_registrant_max
             raise LimitError("clustersPerRegistrantMax", len(clusters), limit, registrant.key)
@@ -251,10 +257,10 @@ class RouteTable:
         now_ms: float,
         version: DataVersion | None,
     ) -> LiveBroker:
-        address = told.broker_addr
-        live = self._live[address] = LiveBroker(
+        live = LiveBroker(
             cluster_name=told.cluster_name,
             broker_name=told.broker_name,
+            broker_addr=told.broker_addr,
             broker_id=told.broker_id,
             ha_server_addr=told.ha_server_addr,
             data_version=version,
@@ -264,22 +270,23 @@ class RouteTable:
             expires_after_ms=told.expires_after_ms or self._expires_after_ms,
             owner=owner,
         )
-        self._names[told.broker_name].live.add(address)
-        self._of_owner.setdefault(owner, set()).add(address)
-        self._of_registrant.setdefault(registrant.key, set()).add(address)
+        self._live[live.key] = live
+        self._names[told.broker_name].live.add(told.broker_addr)
+        self._of_owner.setdefault(owner, set()).add(live.key)
+        self._of_registrant.setdefault(registrant.key, set()).add(live.key)
         return live
 
-    def _drop_live(self, address: str) -> LiveBroker:
-        """Forgets an address; what it has in the table of names is the caller's business."""
-        live = self._live.pop(address)
-        self._filter_servers.pop(address, None)
-        self._names[live.broker_name].live.discard(address)
+    def _drop_live(self, key: BrokerKey) -> LiveBroker:
+        """Forgets a broker; what it has in the table of names is the caller's business."""
+        live = self._live.pop(key)
+        self._filter_servers.pop(key, None)
+        self._names[live.broker_name].live.discard(live.broker_addr)
         owned = self._of_owner[live.owner]
-        owned.remove(address)
+        owned.remove(key)
         if not owned:
             del self._of_owner[live.owner]
         own = self._of_registrant[live.registrant.key]
-        own.remove(address)
+        own.remove(key)
         if not own:
             del self._of_registrant[live.registrant.key]
         return live
@@ -287,10 +294,11 @@ class RouteTable:
     def _master_of(self, told: Registration) -> MasterAddress | None:
         if told.broker_id == MASTER_ID:
             return None
-        address = self._names[told.broker_name].addresses.get(MASTER_ID)
+        name = self._names[told.broker_name]
+        address = name.addresses.get(MASTER_ID)
         if address is None:
             return None
-        return MasterAddress(address, self._live[address].ha_server_addr)
+        return MasterAddress(address, self._live[name.account, address].ha_server_addr)
 
     def unregister(
         self, broker_addr: str, broker_name: str, registrant: Registrant, owner: object
@@ -302,25 +310,26 @@ class RouteTable:
         Raises:
             HeldError: another account, or without accounts another connection, registered it.
         """
-        live = self._live.get(broker_addr)
-        if live is None or live.broker_name != broker_name:
+        name = self._names.get(broker_name)
+        if name is None or broker_addr not in name.live:
             return
+        live = self._live[name.account, broker_addr]
         if registrant.account is None:
             if live.owner != owner:
                 raise HeldError(broker_addr, "it was registered on another connection")
-        elif live.registrant.account != registrant.account:
+        elif name.account != registrant.account:
             raise HeldError(broker_addr, f"{live.registrant.key} registered it")
-        self._remove(broker_addr)
+        self._remove(live.key)
 
-    def _remove(self, address: str) -> None:
-        self._settle(self._take_out(address))
+    def _remove(self, key: BrokerKey) -> None:
+        self._settle(self._take_out(key))
 
-    def _take_out(self, address: str) -> str:
-        """Forgets an address; returns the broker name that has to be settled behind it."""
+    def _take_out(self, key: BrokerKey) -> str:
+        """Forgets a broker; returns the broker name that has to be settled behind it."""
         self.version += 1
-        live = self._drop_live(address)
+        live = self._drop_live(key)
         name = self._names[live.broker_name]
-        for broker_id in [i for i, addr in name.addresses.items() if addr == address]:
+        for broker_id in [i for i, addr in name.addresses.items() if addr == live.broker_addr]:
             del name.addresses[broker_id]
         return live.broker_name
 
@@ -344,7 +353,7 @@ class RouteTable:
         claims = [
             (live.ledger_term, live.seen_ms, address)
             for address in name.live
-            if (live := self._live[address]).broker_id == MASTER_ID
+            if (live := self._live[name.account, address]).broker_id == MASTER_ID
         ]
         # Terms count where all of them have one.
         has_terms = all(term is not None for term, _, _ in claims)
@@ -361,19 +370,19 @@ class RouteTable:
     def expire(self, now_ms: float) -> list[tuple[str, object]]:
         """Removes the silent; returns (address, owner) of each."""
         silent = {
-            address: live.owner
-            for address, live in self._live.items()
+            key: live.owner
+            for key, live in self._live.items()
             if now_ms - live.seen_ms > live.expires_after_ms
         }
         self._remove_all(silent)
-        return list(silent.items())
+        return [(address, owner) for (_, address), owner in silent.items()]
 
-    def _remove_all(self, addresses: Iterable[str]) -> list[str]:
-        gone = sorted(addresses)
+    def _remove_all(self, keys: Iterable[BrokerKey]) -> list[str]:
+        gone = list(keys)
         # A thousand of one name are looked through for its master once.
-        for broker_name in dict.fromkeys([self._take_out(address) for address in gone]):
+        for broker_name in dict.fromkeys([self._take_out(key) for key in gone]):
             self._settle(broker_name)
-        return gone
+        return sorted(address for _, address in gone)
 
     def refresh(
         self, broker_addr: str, version: DataVersion, registrant: Registrant, now_ms: float
@@ -381,11 +390,10 @@ class RouteTable:
         """QUERY_DATA_VERSION: an equal version counts as a sign of life.
 
         Returns:
-            The version known for this address; None when it is not registered, or by another
-            account: what is there is not for this one.
+            The version known for this address; None when it is not registered by this account.
         """
-        live = self._live.get(broker_addr)
-        if live is None or live.registrant.account != registrant.account:
+        live = self._live.get((registrant.account, broker_addr))
+        if live is None:
             return None
         if live.data_version == version:
             live.seen_ms = now_ms
@@ -412,8 +420,9 @@ class RouteTable:
             for address in name.addresses.values():
                 # Those of too many brokers are left out: nobody has them any more, and a route that
                 # became too large to be sent would be taken from all who want it.
-                if address in self._filter_servers and len(filter_servers) < _WITH_SERVERS_MAX:
-                    filter_servers[address] = list(self._filter_servers[address])
+                key = name.account, address
+                if key in self._filter_servers and len(filter_servers) < _WITH_SERVERS_MAX:
+                    filter_servers[address] = list(self._filter_servers[key])
         if not brokers:
             raise RouteNotFoundError(topic)
         return TopicRouteData(

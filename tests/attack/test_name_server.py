@@ -183,7 +183,6 @@ ATTACKS: Final[dict[str, Attack]] = {
     "take the master's id": lambda w: w.register("shop-a", EVIL_ADDRESS, "orders"),
     "in a later term": lambda w: w.register("shop-a", EVIL_ADDRESS, "orders", ledgerTerm=99),
     "join as a replica": lambda w: w.register("shop-a", EVIL_ADDRESS, broker_id=9),
-    "take its address": lambda w: w.register("thief-a", SHOP_ADDRESS, "orders"),
     "change its topics": lambda w: w.register("shop-a", SHOP_ADDRESS, "orders", queues=1),
     "unregister": lambda w: w.unregister("shop-a", SHOP_ADDRESS),
     "wipe the write permission": lambda w: w.ask(
@@ -238,6 +237,20 @@ def test_a_name_is_free_when_its_holder_has_left(closed: LiveProgram) -> None:
             assert "account shop-brokers registered it" in str(refused.remark)
             assert wire.unregister("shop-b", SHOP_ADDRESS).code == 0
             assert rival.register("shop-b", EVIL_ADDRESS, "stock").code == 0
+
+
+def test_an_address_is_taken_from_no_broker(closed: LiveProgram, shop: Wire) -> None:
+    """Also not while its broker has no connection, nor by who was there first."""
+    before = shop.route("orders")
+    with Wire(closed.address, THIEF) as thief:
+        assert thief.register("thief-a", SHOP_ADDRESS, "stolen").code == 0
+        assert shop.route("orders") == before
+        assert shop.unregister("shop-a", SHOP_ADDRESS).code == 0
+        assert thief.register("thief-a", SHOP_ADDRESS, "stolen").code == 0
+        assert shop.register("shop-a", SHOP_ADDRESS, "orders", ledgerTerm=7).code == 0
+        assert shop.route("orders") == before
+        assert thief.unregister("thief-a", SHOP_ADDRESS).code == 0
+    assert shop.route("orders") == before
 
 
 def test_of_one_account_the_leader_of_the_later_term_is_the_master(

@@ -18,8 +18,9 @@ from ledgermq.namesrv.guard import Guard
 from ledgermq.namesrv.kv_table import KvTable
 from ledgermq.namesrv.processors import Processors
 from ledgermq.namesrv.route_table import RouteTable
-from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.route import DataVersion, RegisterBrokerBody
 from ledgermq.protocol.signature import Credentials
 from tests.unit.audit.test_audit_log import Noted
 
@@ -29,6 +30,7 @@ ACCOUNTS = {
     "accounts": [
         {"accessKey": "operator", "secretKey": "secret-of-all", "admin": True},
         {"accessKey": "brokers", "secretKey": "secret-of-brokers", "brokerNames": ["b"]},
+        {"accessKey": "rivals-", "secretKey": "secret-of-rivals", "brokerNames": ["b"]},
     ]
 }
 
@@ -111,6 +113,18 @@ def test_failures_and_refusals_are_told(server: Server) -> None:
         assert secret not in text
     server.noted.log.close()
     assert server.lines()[-1]["repeated"] == 9
+
+
+def test_a_name_that_another_account_holds_is_a_refusal_like_others(server: Server) -> None:
+    told = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "C", "brokerId": "0"}
+    told["haServerAddr"] = ""
+    body = RegisterBrokerBody({}, DataVersion(1, 1)).encode()
+    assert server.ask(BROKERS, RequestCode.REGISTER_BROKER, told, body) == 0
+    rival = Credentials(access_key="rivals-", secret_key="secret-of-rivals")
+    assert server.ask(rival, RequestCode.REGISTER_BROKER, told, body) == ResponseCode.NO_PERMISSION
+    [line] = server.lines()
+    assert (line["event"], line["claims"]) == ("refused", "rivals-")
+    assert "account brokers registered it" in line["reason"]
 
 
 def test_the_log_is_on_with_accounts_and_where_it_is_asked_for(tmp_path: Path) -> None:

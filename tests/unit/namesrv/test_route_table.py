@@ -236,16 +236,36 @@ def test_system_topics_are_clusters_and_broker_names() -> None:
 # Who holds what.
 
 
-def test_a_name_and_an_address_stay_with_the_account_that_registered_them() -> None:
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_address_under_a_name_of_another_account_keeps_nobody_out(is_first: bool) -> None:
+    """Nothing proves that an address is the broker's, so none is taken by who says it first: not
+    while its broker starts anew, nor ahead of a broker to come.
+    """
+    table = make_table()
+    rival = told(MASTER, 0, "TopicB", broker_name="broker-b")
+    if is_first:
+        table.register(rival, OTHER, owner=2)
+    table.register(told(), SHOP, owner=1)
+    if not is_first:
+        table.owner_lost(1)
+        table.register(rival, OTHER, owner=2)
+        table.register(told(), SHOP, owner=1)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: MASTER}
+    # Each has its own sign of life, its own quota, and leaves by itself.
+    assert table.refresh(MASTER, DataVersion(7, 1), SHOP, 900) == DataVersion(7, 1)
+    assert table.expire(1001) == [(MASTER, 2)]
+    table.register(rival, OTHER, owner=2, now_ms=1001)
+    table.unregister(MASTER, "broker-b", OTHER, owner=2)
+    assert sorted(table.clusters().broker_addr_table) == ["broker-a"]
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: MASTER}
+    assert table.owner_lost(1) == [MASTER] and table.topics() == []
+
+
+def test_a_name_stays_with_the_account_that_registered_it() -> None:
     table = make_table()
     table.register(told(), SHOP, owner=1)
     before = table.route("TopicA")
-    for word in (
-        told(REPLICA, 0),
-        told(REPLICA, 7),
-        told(broker_name="broker-b"),
-        told(counter=9, perm=4),
-    ):
+    for word in (told(REPLICA, 0), told(REPLICA, 7), told(counter=9, perm=4)):
         with pytest.raises(HeldError, match="account shop registered it"):
             table.register(word, OTHER, owner=2)
     with pytest.raises(HeldError, match="account shop registered it"):
