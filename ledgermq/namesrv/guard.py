@@ -195,9 +195,9 @@ class Refusals:
         self.count = 0
 
     def note(self, code: int, peer: Peer, error: NamesrvError | RemoteProtocolError) -> None:
-        """Counts a refusal; the first one of a kind from an address is told."""
+        """Counts a refusal; the first one of a kind from an address, or network, is told."""
         self.count += 1
-        kind = (peer.peer_host, code, type(error))
+        kind = (network_of(peer.peer_host), code, type(error))
         if kind not in self._told and len(self._told) < _TOLD_MAX:
             self._told.add(kind)
             _log.warn(

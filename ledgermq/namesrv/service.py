@@ -20,6 +20,7 @@ from ledgermq.namesrv.threads import Threads
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import LocalProtocolError
+from ledgermq.protocol.networks import network_of
 from ledgermq.protocol.signed_for import own_ends
 from ledgermq.protocol.tcp_times import NAME_SERVER_TIMES
 from ledgermq.protocol.tls.files import TlsFiles
@@ -38,6 +39,9 @@ _UNKNOWN_FRAME_BYTES: Final = 65_536
 
 # What is joined or was lost is told so long after it can be.
 _AUDIT_MS: Final = 1000
+
+# Brokers that one line of the log names.
+_SHOWN_MAX: Final = 3
 
 _log = Logger()
 
@@ -180,8 +184,11 @@ class NamesrvService:
 
     def _expire(self) -> None:
         self._processors.refusals.sum_up()
-        for address, owner in self._routes.expire(self._now_ms()):
-            _log.warn("broker {address} was silent for too long", address=address)
+        silent = self._routes.expire(self._now_ms())
+        if silent:
+            brokers = _few([address for address, _ in silent])
+            _log.warn("silent for too long: {brokers}", brokers=brokers)
+        for _, owner in silent:
             if isinstance(owner, CommandProtocol):
                 owner.close("silent broker")
 
@@ -227,5 +234,20 @@ class NamesrvService:
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """The brokers that registered on it are gone."""
-        for address in self._routes.owner_lost(connection):
-            _log.info("broker {address} left: {reason}", address=address, reason=reason)
+        gone = self._routes.owner_lost(connection)
+        if gone:
+            _log.info(
+                "{brokers} left: {reason}",
+                brokers=_few(gone),
+                reason=reason,
+                repeats_as=f"brokers of {network_of(connection.peer_host)} left",
+            )
+
+
+def _few(addresses: Sequence[str]) -> str:
+    """Names some brokers: there may be as many as an account may register."""
+    shown = ", ".join(addresses[:_SHOWN_MAX])
+    if len(addresses) == 1:
+        return f"broker {shown}"
+    more = len(addresses) - _SHOWN_MAX
+    return f"brokers {shown} and {more} more" if more > 0 else f"brokers {shown}"

@@ -1,20 +1,25 @@
 """The service on a clock of memory: certificates are looked at while it serves."""
 
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from ledgermq.namesrv.config import load_namesrv_config
+from ledgermq.namesrv.registrations import Registrant, Registration
 from ledgermq.namesrv.service import NamesrvService
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.headers import RegisterBrokerRequestHeader
+from ledgermq.protocol.route import DataVersion
 from ledgermq.protocol.tls.contexts import client_context
 from ledgermq.protocol.tls.engine import TlsEngine, TlsError
+from ledgermq.protocol.transport import CommandProtocol
 from tests import certificate_files as certificates
 from tests.certificate_files import write_tls_file
 
@@ -64,6 +69,60 @@ class Client:
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header)
         self.engine.write(encode(request))
         return decode(self.decoder.feed(self.exchange())[0])
+
+
+class Silent(NamedTuple):
+    """A connection on which brokers registered, which say no more."""
+
+    peer_host: str
+
+
+def brokers_of(service: NamesrvService, owner: object, count: int) -> None:
+    """Registers some, each under a long name of its own."""
+    for number in range(count):
+        told = Registration(
+            cluster_name="C",
+            broker_name="b",
+            broker_id=number,
+            broker_addr=f"{'h' * 280}-{number:04}:1",
+            ha_server_addr="",
+            data_version=DataVersion(1, 1),
+            topics={},
+            filter_servers=(),
+            expires_after_ms=None,
+        )
+        service.routes.register(told, Registrant(key="account shop", account="shop"), owner, 0.0)
+
+
+class LogTests(SynchronousTestCase):
+    """Who registers as many addresses as they like causes few lines."""
+
+    def setUp(self) -> None:
+        self.reactor = MemoryReactorClock()
+        self.service = NamesrvService(load_namesrv_config(None, {}), self.reactor)
+
+    def test_brokers_that_leave_with_a_connection_are_one_line(self) -> None:
+        with capturedLogs() as events:
+            for host in ("2001:db8::1", "2001:db8::2"):
+                owner = Silent(host)
+                brokers_of(self.service, owner, 200)
+                self.service.connection_lost(cast("CommandProtocol", owner), "closed")
+            brokers_of(self.service, owner, 1)
+            self.service.connection_lost(cast("CommandProtocol", owner), "closed")
+        texts = [formatEvent(event) for event in events]
+        self.assertEqual(len(texts), 3)
+        self.assertIn("-0002:1 and 197 more left: closed", texts[0])
+        self.assertNotIn("more", texts[2])
+        self.assertLess(max(map(len, texts)), 1000)
+        self.assertEqual(len({event["repeats_as"] for event in events}), 1, "of one network")
+
+    def test_brokers_that_are_silent_are_one_line(self) -> None:
+        brokers_of(self.service, Silent("10.0.0.7"), 200)
+        self.reactor.advance(1000)
+        with capturedLogs() as events:
+            self.service._expire()
+        [text] = [formatEvent(event) for event in events]
+        self.assertIn("-0002:1 and 197 more", text)
 
 
 class ServiceTests(SynchronousTestCase):
