@@ -57,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " name servers know, of which one that refuses everybody lets nobody in",
     )
     parser.add_argument(
+        "--signature",
+        choices=("any", "strong"),
+        default="any",
+        help="strong: whoever signs in never gives a signature of the stock form, which Apache's"
+        " brokers need; any: where no registered broker knows another one; %(default)s",
+    )
+    parser.add_argument(
         "--host-name",
         action="append",
         default=[],
@@ -139,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
         read_only=options.read_only,
         readers=frozenset(options.reader),
         judges=judges,
+        signature=options.signature,
         host_names=tuple(options.host_name),
         behind_proxy=options.behind_proxy,
         audit_file=options.audit_file,

@@ -91,7 +91,7 @@ def _next_of_http(plan: Plan) -> str:
         text += (
             f"7. Copy {plan.console.name} to its machine; browsers trust authority.pem there:\n"
             f"     ledgermq console -n '{addresses(plan)}' --listen {address_of(plan.console)} \\\n"
-            f"       {judges} \\\n"
+            f"       --signature strong {judges} \\\n"
             f"       --listen-tls {folder}/{secure_http.TLS_FILE}"
             f" --tls-config {folder}/tls.properties\n"
         )

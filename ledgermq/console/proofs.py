@@ -5,11 +5,14 @@ proves nothing while another one refuses, and one that refuses no wrong secret p
 all. What stays open is an hour in which no other broker answers, and that one which refuses
 everybody shuts the console (docs/security.md). Where the console was told whose word counts, by
 address, nobody else is asked.
+
+A broker that refuses a strong signature may not know that form. Only where all of them answer so
+nobody knows it.
 """
 
 import asyncio
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ledgermq.client.errors import RefusedError
@@ -19,6 +22,7 @@ from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo
+from ledgermq.protocol.signature_check import is_of_who_reads_strong_form
 
 # Brokers that are asked at the same time.
 _ASKED_AT_ONCE: Final = 32
@@ -30,11 +34,25 @@ class Verdict(enum.Enum):
     """What a broker says of somebody."""
 
     LET_IN = "let in"
+    # Of all brokers: each one refuses, and none of them says that it knows the strong form.
     REFUSED = "refused"
+    # By who reads the strong form: clocks differ, or it is none of the addresses signed for. Name
+    # servers that ask for accounts read it, too.
+    REFUSED_STRONG = "refused by who reads the strong form"
+    # Of all brokers: some refuse, and the others are silent.
+    REFUSED_BY_SOME = "refused by some, others are silent"
     # It does not answer, or has no time.
     SILENT = "silent"
     # Let in by one, refused by another.
     DISPUTED = "disputed"
+
+
+_REFUSALS: Final = frozenset({Verdict.REFUSED, Verdict.REFUSED_STRONG})
+
+
+def is_refused(verdicts: Collection[Verdict]) -> bool:
+    """Tells whether some broker refuses."""
+    return not _REFUSALS.isdisjoint(verdicts)
 
 
 async def verdicts_of(remote: Remote, judges: Sequence[str] = ()) -> Sequence[Verdict]:
@@ -67,15 +85,16 @@ async def role_of(
         judges: as in `verdicts_of`.
 
     Returns:
-        its role, of which no broker says less; REFUSED when brokers refuse it, DISPUTED when only
-        some do; LET_IN when no broker tells it from a wrong one; SILENT when none answers.
+        its role, of which no broker says less; one of the refusals when brokers refuse it,
+        DISPUTED when others let it in; LET_IN when no broker tells it from a wrong one; SILENT when
+        none answers.
     """
     addresses = list(judges) or await _brokers(remote, tally)
     if isinstance(addresses, Verdict):
         return addresses
     verdicts = await _each(remote, addresses, tally)
-    if Verdict.REFUSED in verdicts:
-        return Verdict.DISPUTED if Verdict.LET_IN in verdicts else Verdict.REFUSED
+    if is_refused(verdicts):
+        return _refusal_of(verdicts)
     answering = [
         address
         for address, verdict in zip(addresses, verdicts, strict=True)
@@ -85,7 +104,7 @@ async def role_of(
     judges = [
         address
         for address, verdict in zip(answering, controls, strict=True)
-        if verdict is Verdict.REFUSED
+        if is_refused([verdict])
     ]
     if not judges:
         return Verdict.LET_IN if Verdict.LET_IN in controls else Verdict.SILENT
@@ -107,7 +126,7 @@ async def is_admin_no_more(
         return False
     admins = await asyncio.gather(*(_is_admin(remote, one, access_key) for one in addresses))
     denying = [one for one, is_admin in zip(addresses, admins, strict=True) if is_admin is False]
-    return Verdict.REFUSED in await _each(wrong, denying, tally)
+    return is_refused(await _each(wrong, denying, tally))
 
 
 async def _brokers(remote: Remote, tally: Tally) -> list[str] | Verdict:
@@ -117,7 +136,8 @@ async def _brokers(remote: Remote, tally: Tally) -> list[str] | Verdict:
         info = ClusterInfo.decode(answer.body)
     except FAILURES as error:
         tally.failed("name server", remote.name_servers, error)
-        return _verdict(error)
+        # Apache's refuse nobody.
+        return Verdict.REFUSED_STRONG if _is_refusal(error) else Verdict.SILENT
     return sorted(
         {
             broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
@@ -136,15 +156,35 @@ async def _each(remote: Remote, addresses: Sequence[str], tally: Tally) -> list[
                 await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
             except FAILURES as error:
                 tally.failed("broker", address, error)
-                return _verdict(error)
+                return _verdict(error, remote)
             return Verdict.LET_IN
 
     return await asyncio.gather(*(one(address) for address in addresses))
 
 
-def _verdict(error: Exception) -> Verdict:
-    is_refusal = isinstance(error, RefusedError) and error.code not in _BUSY
-    return Verdict.REFUSED if is_refusal else Verdict.SILENT
+def _refusal_of(verdicts: Collection[Verdict]) -> Verdict:
+    """Returns what all brokers say together when some refuse."""
+    if Verdict.LET_IN in verdicts:
+        return Verdict.DISPUTED
+    if Verdict.REFUSED_STRONG in verdicts:
+        return Verdict.REFUSED_STRONG
+    return Verdict.REFUSED_BY_SOME if Verdict.SILENT in verdicts else Verdict.REFUSED
+
+
+def _verdict(error: Exception, remote: Remote) -> Verdict:
+    if not isinstance(error, RefusedError) or not _is_refusal(error):
+        return Verdict.SILENT
+    who = remote.config.credentials
+    reads_it = (
+        who is not None
+        and who.form == "strong"
+        and is_of_who_reads_strong_form(error.remark, who.access_key)
+    )
+    return Verdict.REFUSED_STRONG if reads_it else Verdict.REFUSED
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, RefusedError) and error.code not in _BUSY
 
 
 async def _is_admin(remote: Remote, address: str, access_key: str) -> bool | None:
@@ -153,7 +193,7 @@ async def _is_admin(remote: Remote, address: str, access_key: str) -> bool | Non
         answer = await remote.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
         document = lenient_json.read(answer.body)
     except FAILURES as error:
-        return False if _verdict(error) is Verdict.REFUSED else None
+        return False if _is_refusal(error) else None
     accounts = document.get("plainAccessConfigs") if isinstance(document, dict) else None
     return any(
         isinstance(account, dict)

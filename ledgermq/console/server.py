@@ -18,7 +18,7 @@ from ledgermq.client.endless import keep_going
 from ledgermq.console.audit import Audit
 from ledgermq.console.call import Terms
 from ledgermq.console.desk import Desk, read_query
-from ledgermq.console.sessions import Sessions
+from ledgermq.console.sessions import Sessions, Signature
 from ledgermq.console.stream import TabStreams
 from ledgermq.http.application import Application
 from ledgermq.http.hosts import HostGuard
@@ -60,6 +60,8 @@ class ConsoleConfig:
     readers: frozenset[str]
     # Brokers whose word counts who is let in; empty: all that name servers know.
     judges: tuple[str, ...]
+    # Forms of signatures in which an account is shown to brokers.
+    signature: Signature
     # Further names under which the console may be asked.
     host_names: tuple[str, ...]
     # Browsers come by TLS, through a proxy.
@@ -110,6 +112,7 @@ class ConsoleServer:
             read_only=config.read_only,
             readers=config.readers,
             judges=config.judges,
+            signature=config.signature,
         )
         self._streams = TabStreams(read_query)
         self._desk = Desk(self._sessions, self._audit, config.terms, self._streams, _now_ms)

@@ -6,8 +6,10 @@ requests of the session, and is nowhere else.
 
 Requests are signed strongly where a broker knows that form: brokers of others may be among those
 that are asked, and a stock signature is as good as the account for who chooses the names that it
-is asked about. Only when nobody lets the strong form in, as in a cluster of Apache's, the stock
-form is tried: no broker can talk the console out of the strong one while another one takes it.
+is asked about. The stock form is tried only where nobody knows the strong one, as in a cluster of
+Apache's: all registered brokers answer and refuse it, none says that it reads it, and it was never
+let in there since the console began. `signature` "strong" tries it never: where all that is left
+of a cluster is a broker of somebody else's, it answers as one of Apache's would.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from ledgermq import __version__
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import UnreachableError
 from ledgermq.console.identity import Identity
-from ledgermq.console.proofs import Verdict, is_admin_no_more, role_of, verdicts_of
+from ledgermq.console.proofs import Verdict, is_admin_no_more, is_refused, role_of, verdicts_of
 from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.session import Role, SignIn
 from ledgermq.console.shapes.session import Session as SessionShape
@@ -45,10 +47,9 @@ _KNOWN_MAX: Final = 1000
 _MINUTE_S: Final = 60.0
 # An account that was changed ends its sessions so soon.
 _PROVEN_S: Final = 60.0
-# The second is tried where nobody knows the first.
-_FORMS: Final[tuple[Literal["strong", "stock"], ...]] = ("strong", "stock")
 _REFUSALS: Final = (401, 403)
 _WRONG: Final = "access key or secret key is wrong"
+Signature = Literal["any", "strong"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +97,7 @@ class Sessions:
         read_only: bool,
         readers: frozenset[str],
         judges: tuple[str, ...] = (),
+        signature: Signature = "any",
     ) -> None:
         """
         Args:
@@ -106,11 +108,14 @@ class Sessions:
             read_only: nobody changes anything.
             readers: accounts that change nothing.
             judges: addresses of the brokers whose word counts; empty: of all that are registered.
+            signature: strong: an account is never shown in the stock form.
         """
         self._name_servers, self._config, self._now_ms = name_servers, config, now_ms
         self._must_sign_in = must_sign_in
         self._read_only, self._readers = read_only, readers
-        self._judges = judges
+        self._judges, self._signature = judges, signature
+        # Sets of name servers where the strong form was let in.
+        self._strong: set[str] = set()
         self._sessions: dict[str, Session] = {}
         # Address, or network of IPv6 -> when it tried, by the loop's clock.
         self._tries: dict[str, list[float]] = {}
@@ -172,7 +177,7 @@ class Sessions:
         for remote in self.open_session().identity.remotes:
             verdicts = await verdicts_of(remote, self._judges)
             if any(one is not Verdict.SILENT for one in verdicts):
-                asks = Verdict.REFUSED in verdicts
+                asks = is_refused(verdicts)
                 self._asks_account = (now_s, asks)
                 return asks
         # Nobody is there to tell. The brokers show nothing then, but the console has logs and audit
@@ -303,26 +308,32 @@ class Sessions:
         Raises:
             RequestError: as `sign_in`.
         """
-        for form in _FORMS:
-            credentials = Credentials(
-                access_key=wanted.access_key, secret_key=wanted.secret_key, form=form
-            )
-            config = replace(self._config, credentials=credentials)
-            identity = Identity(self._name_servers, config, self._now_ms)
-            try:
-                proof = await self._prove(identity, credentials, wanted.cluster)
-            except BaseException:
-                await identity.close()
-                raise
-            if proof is not None:
-                return proof
+        strong = Credentials(
+            access_key=wanted.access_key, secret_key=wanted.secret_key, form="strong"
+        )
+        proof = await self._proven_with(strong, wanted.cluster)
+        if proof is None:
+            proof = await self._proven_with(replace(strong, form="stock"), wanted.cluster)
+        if proof is None:
+            raise RequestError(401, _WRONG)
+        return proof
+
+    async def _proven_with(self, credentials: Credentials, cluster: str) -> _Proof | None:
+        """Returns an account; None when the brokers refuse it so, and may know another form."""
+        config = replace(self._config, credentials=credentials)
+        identity = Identity(self._name_servers, config, self._now_ms)
+        try:
+            proof = await self._prove(identity, credentials, cluster)
+        except BaseException:
             await identity.close()
-        raise RequestError(401, _WRONG)
+            raise
+        if proof is None:
+            await identity.close()
+        return proof
 
     async def _prove(
         self, identity: Identity, credentials: Credentials, cluster: str
     ) -> _Proof | None:
-        """Returns an account that the brokers know; None when they refuse it so."""
         remotes = identity.remotes
         if cluster:
             sight = await identity.find(cluster)
@@ -337,20 +348,26 @@ class Sessions:
             finally:
                 await wrong.close()
             match role:
-                case Verdict.REFUSED:
-                    return None
-                case Verdict.DISPUTED:
-                    raise RequestError(401, _WRONG)
+                case Verdict.SILENT:
+                    continue
                 case Verdict.LET_IN:
                     message = "the brokers of this cluster ask for no account: there are none"
                     raise RequestError(401, message)
-                case Verdict.SILENT:
-                    continue
+                case Verdict.REFUSED if self._may_know_stock_alone(remote, credentials):
+                    return None
+                case Verdict():
+                    raise RequestError(401, _told(role))
                 case _:
+                    if credentials.form == "strong":
+                        self._strong.add(remote.name_servers)
                     return _Proof(identity, credentials, role, remote)
         silent = tally.answers().silent
         failure = silent[0].reason if silent else "no broker is registered"
         raise RequestError(502, f"no broker can tell whether the account is right: {failure}")
+
+    def _may_know_stock_alone(self, remote: Remote, credentials: Credentials) -> bool:
+        is_first_try = credentials.form == "strong" and self._signature != "strong"
+        return is_first_try and remote.name_servers not in self._strong
 
     def _wrong_one(self, remote: Remote, credentials: Credentials) -> Remote:
         """Returns what asks the same name servers and brokers with a wrong secret."""
@@ -364,7 +381,7 @@ class Sessions:
         for remote in remotes:
             verdicts = await verdicts_of(remote, self._judges)
             if any(one is not Verdict.SILENT for one in verdicts):
-                return Verdict.REFUSED not in verdicts and await self._is_as_it_was(session)
+                return not is_refused(verdicts) and await self._is_as_it_was(session)
         return True
 
     async def _is_as_it_was(self, session: Session) -> bool:
@@ -380,6 +397,15 @@ class Sessions:
             return not await is_admin_no_more(remote, wrong, credentials.access_key, self._judges)
         finally:
             await wrong.close()
+
+
+def _told(verdict: Verdict) -> str:
+    """Returns what who signs in can look at; no address, for nobody knows who that is."""
+    if verdict is Verdict.REFUSED_STRONG:
+        return f"{_WRONG}, or the clocks of the console and of a server differ"
+    if verdict is Verdict.REFUSED_BY_SOME:
+        return f"{_WRONG}; the stock form is tried only when no broker is silent, and one is"
+    return _WRONG
 
 
 def _now_s() -> float:

@@ -27,6 +27,14 @@ WINDOW_MS: Final = 300_000
 _NONCE: Final = re.compile(r"([0-9a-f]{32})-([0-9]{1,15})", re.ASCII)
 _SHOWN_MAX: Final = 128
 _TIME: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_WRONG: Final = "Check signature failed for accessKey="
+
+
+def is_of_who_reads_strong_form(refusal: str | None, access_key: str) -> bool:
+    """Tells whether a refusal of a strong signature says more of it than that it is wrong: whoever
+    does not know that form cannot.
+    """
+    return (refusal or "").startswith(f"{_WRONG}{access_key}: ")
 
 
 class SignatureCheck:
@@ -67,7 +75,7 @@ class SignatureCheck:
             is_own: whether a "host:port" is one by which this program is reached; None: nobody
                 looks for whom it was signed.
         """
-        wrong = f"Check signature failed for accessKey={access_key}"
+        wrong = f"{_WRONG}{access_key}"
         form = ext_fields.get(SIGNED_FORM)
         if form is None:
             if self._is_strong_wanted:

@@ -124,16 +124,28 @@ def test_console_signs_so_that_nobody_can_make_another_request_of_it(
     """
     wanted = SignIn(access_key=ROOT.access_key, secret_key=ROOT.secret_key)
 
+    async def form_of(one: sessions.Sessions) -> str:
+        session = await one.sign_in(wanted, "127.0.0.1")
+        assert session.credentials is not None
+        return session.credentials.form
+
     async def check() -> None:
-        one = console_sessions(closed)
-        session = await one.sign_in(wanted, "127.0.0.1")
-        assert session.credentials is not None and session.credentials.form == "strong"
-        # Brokers that take no strong signature, as Apache's: of these that is of another hour.
+        one, again = console_sessions(closed), console_sessions(closed)
+        assert await form_of(one) == "strong"
+        # Brokers that know the strong form, and refuse it: of these that is of another hour.
         late = SimpleNamespace(time_ns=lambda: time.time_ns() - 3_600_000_000_000)
-        monkeypatch.setattr(signature, "time", late)
-        session = await one.sign_in(wanted, "127.0.0.1")
-        assert session.credentials is not None and session.credentials.form == "stock"
+        with monkeypatch.context() as hour:
+            hour.setattr(signature, "time", late)
+            with pytest.raises(RequestError) as refused:
+                await form_of(again)
+            assert (refused.value.status, "clocks" in refused.value.message) == (401, True)
+        # Brokers that do not know it, as Apache's.
+        monkeypatch.setattr(signature, "sign_strongly", lambda *_: "AAAA")
+        assert await form_of(again) == "stock"
+        with pytest.raises(RequestError):
+            await form_of(one)
         await one.close()
+        await again.close()
 
     asyncio.run(check())
 

@@ -37,6 +37,8 @@ class Nobody:
 class Brokers:
     """What brokers answer, by address: to all requests of one secret, and to who asks for rules."""
 
+    config = ClientConfig()
+
     def __init__(self, **rules: Exception | bytes) -> None:
         self.rules = rules
 
