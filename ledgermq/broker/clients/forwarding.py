@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.python.failure import Failure
 
 from ledgermq.broker.clients.client_table import Client, ClientTable, ConsumerGroup
+from ledgermq.broker.clients.open_questions import OpenQuestions
 from ledgermq.broker.clients.told_offsets import ToldOffsets
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
@@ -68,11 +69,13 @@ class ForwardingProcessor:
         leadership: Leadership,
         state: BrokerState,
         clients: ClientTable,
+        questions: OpenQuestions,
         store: Queues,
         records: VisibleRecords,
         sliced: SlicedAnswers,
     ) -> None:
-        """Binds the parts; `sliced` makes long answers."""
+        """Binds the parts; `questions` asks one consumer, `sliced` makes long answers."""
+        self._questions = questions
         self._records = records
         self._sliced = sliced
         self._config = config
@@ -88,7 +91,7 @@ class ForwardingProcessor:
     def running_info(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_CONSUMER_RUNNING_INFO (307): what a consumer tells about itself."""
         header = command.header(GetConsumerRunningInfoRequestHeader)
-        return self._forward(command, header.consumer_group, header.client_id, b"")
+        return self._forward(connection, command, header.consumer_group, header.client_id, b"")
 
     def consume_directly(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now."""
@@ -96,10 +99,17 @@ class ForwardingProcessor:
         found = self._records.find_by_id(header.msg_id or "")
         if found is None:
             raise InvalidRequestError(f"can not find message by the id {header.msg_id}")
-        return self._forward(command, header.consumer_group, header.client_id, found.raw)
+        return self._forward(
+            connection, command, header.consumer_group, header.client_id, found.raw
+        )
 
     def _forward(
-        self, command: RemotingCommand, group_name: str, client_id: str | None, body: bytes
+        self,
+        asker: CommandProtocol,
+        command: RemotingCommand,
+        group_name: str,
+        client_id: str | None,
+        body: bytes,
     ) -> Answer:
         member = self._find_member(group_name, client_id)
         if member is None:
@@ -114,7 +124,7 @@ class ForwardingProcessor:
         # Any account of the group may be the consumer: the signature of who asks is not for it.
         fields = {**unsigned(command.ext_fields or {}), "brokerName": self._config.broker_name}
         question = RemotingCommand(code=command.code, ext_fields=fields, body=body)
-        answered = connection.request(question, _CLIENT_ANSWER_MS)
+        answered = self._questions.ask(asker, command, connection, question, _CLIENT_ANSWER_MS)
 
         def told(answer: RemotingCommand) -> RemotingCommand:
             response = command.response(answer.code, answer.remark, body=answer.body)

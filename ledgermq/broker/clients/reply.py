@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.clients.open_questions import OpenQuestions
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import UNSENT_BYTES_MAX, Answer, Processor
 from ledgermq.broker.records.namings import check_properties
@@ -50,6 +51,7 @@ class ReplyProcessor:
         self,
         config: BrokerConfig,
         clients: ClientTable,
+        questions: OpenQuestions,
         store: Processor,
         *,
         store_address: str,
@@ -60,12 +62,14 @@ class ReplyProcessor:
         Args:
             config: switches.
             clients: where the one that asked is found.
+            questions: asks it.
             store: takes a reply as it takes any message.
             store_address: "host:port" of this broker.
             now_ms: wall clock.
         """
         self._config = config
         self._clients = clients
+        self._questions = questions
         self._store = store
         self._store_address = store_address
         self._now_ms = now_ms
@@ -74,7 +78,8 @@ class ReplyProcessor:
         """SEND_REPLY_MESSAGE (324, 325).
 
         Raises:
-            BrokerError: the one that asked is not here, or sends are not taken yet.
+            BrokerError: the one that asked is not here, reads or answers too slowly, too many
+                replies are under way, or sends are not taken yet.
             IllegalMessageError: it has more than a message may have.
             RemoteProtocolError: the header cannot be read.
         """
@@ -89,7 +94,7 @@ class ReplyProcessor:
         properties = parse_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
         try:
-            pushed = self._push(connection, header, properties, client_id, command.body)
+            pushed = self._push(connection, command, header, properties, client_id)
         except InvalidRequestError:
             self._keep(connection, command)
             raise
@@ -110,10 +115,10 @@ class ReplyProcessor:
     def _push(
         self,
         connection: CommandProtocol,
+        command: RemotingCommand,
         header: SendMessageRequestHeader,
         properties: dict[str, str],
         client_id: str | None,
-        body: bytes,
     ) -> Deferred[RemotingCommand]:
         if client_id is None:
             raise InvalidRequestError(
@@ -146,8 +151,10 @@ class ReplyProcessor:
             store_host=f"/{self._store_address}",
             store_timestamp=self._now_ms(),
         )
-        request = RemotingCommand.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, question, body)
-        return asking.request(request, _CLIENT_ANSWER_MS)
+        request = RemotingCommand.request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, question, command.body
+        )
+        return self._questions.ask(connection, command, asking, request, _CLIENT_ANSWER_MS)
 
     def _succeeded(
         self, connection: CommandProtocol, command: RemotingCommand, queue_id: int

@@ -19,7 +19,7 @@ def admin_processors(
     """Makes the processors of tools."""
     config, state, clients, store = parts.config, parts.state, parts.clients, parts.messages
     forwarding = ForwardingProcessor(
-        config, parts.leadership, state, clients, store, records, sliced
+        config, parts.leadership, state, clients, parts.questions, store, records, sliced
     )
     groups = GroupOffsetProcessor(
         config,

@@ -1,7 +1,7 @@
 """What the tables of processors are made of."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from twisted.internet.defer import Deferred
@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.audit.watch import Watch
 from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.clients.open_questions import OpenQuestions
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.rates import Rates
 from ledgermq.broker.leadership import Leadership
@@ -28,6 +29,8 @@ class Parts:
     leadership: Leadership
     state: BrokerState
     clients: ClientTable
+    # What clients are asked for others.
+    questions: OpenQuestions = field(default_factory=OpenQuestions)
     parked: ParkedPulls
     proposals: Proposals
     messages: MessageStore

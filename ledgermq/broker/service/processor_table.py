@@ -329,6 +329,7 @@ def _senders(
     replies = ReplyProcessor(
         parts.config,
         parts.clients,
+        parts.questions,
         sends.send,
         store_address=f"{parts.config.address_host}:{parts.store_host[1]}",
         now_ms=parts.now_ms,

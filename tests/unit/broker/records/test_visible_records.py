@@ -10,6 +10,7 @@ import pytest
 
 from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.clients.forwarding import ForwardingProcessor
+from ledgermq.broker.clients.open_questions import OpenQuestions
 from ledgermq.broker.dispatch import Processor
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.records.visible_records import HIDDEN_TOPICS, VisibleRecords
@@ -113,7 +114,8 @@ class Bench:
             use_bytes=lambda connection, count: self.used.append(count),
         )  # fmt: skip
         forwarding = ForwardingProcessor(
-            parts.config, parts.leadership, parts.state, parts.clients, store, self.records,
+            parts.config, parts.leadership, parts.state, parts.clients, OpenQuestions(), store,
+            self.records,
             SlicedAnswers(parts.turn.soon, lambda: 0.0, SystemBusyError),
         )  # fmt: skip
         self.processors: dict[RequestCode, Processor] = {
