@@ -35,6 +35,11 @@ class AuditFile:
         self._files_max = files_max
 
     @property
+    def room_bytes(self) -> int:
+        """Of all files that are kept."""
+        return self._bytes_max * self._files_max
+
+    @property
     def former(self) -> Path:
         """The file that was full last, there or not."""
         return self._former(1)

@@ -7,21 +7,23 @@ many, a line says as soon as one can be written again.
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from ledgermq.audit.joined_lines import JoinedLines
+from ledgermq.protocol.networks import network_of
 
 # Lines and bytes that may wait for the disk.
 LINES_MAX: Final = 10_000
 BYTES_MAX: Final = 4 << 20
-# Of one text in a line, and of what a thing was before a change or is after it.
-TEXT_CHARS_MAX: Final = 512
-VALUE_CHARS_MAX: Final = 2048
+# Of one text as it stands in a line, escaped; and of what a thing was before a change or is after.
+TEXT_BYTES_MAX: Final = 512
+VALUE_BYTES_MAX: Final = 2048
 _CUT: Final = "..."
 
 _log = Logger()
@@ -29,6 +31,11 @@ _log = Logger()
 
 class File(Protocol):
     """Where lines go."""
+
+    @property
+    def room_bytes(self) -> int:
+        """Of all files that are kept."""
+        ...
 
     def write(self, lines: list[bytes]) -> None: ...
 
@@ -70,7 +77,8 @@ class AuditLog:
         self._call_in_reactor = call_in_reactor
         self._clock_ms, self._now_ms = clock_ms, now_ms
         self._fixed = dict(fixed)
-        self._refusals, self._changes = JoinedLines(), JoinedLines(are_sources_few=True)
+        self._refusals = JoinedLines(file.room_bytes)
+        self._changes = JoinedLines(file.room_bytes, are_sources_few=True)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         # With the thread at this moment: how many lines; 0: it has nothing to do.
@@ -93,25 +101,23 @@ class AuditLog:
             kind: what makes two of one account equal.
         """
         line = {"event": "change", **members}
-        for one in self._changes.take(who, kind, line, self._clock_ms()):
-            self._add(one)
+        self._tell(self._changes, self._changes.take(who, kind, line, self._clock_ms()))
 
     def refused(self, host: str, kind: tuple[str, ...], **members: Any) -> None:
         """Notes a request that had no right to what it wanted; equal ones are joined.
 
         Args:
-            host: where it came from.
+            host: where it came from; a network of IPv6 counts as one address.
             kind: what makes two of one address equal.
         """
         line = {"event": "refused", **members}
-        for one in self._refusals.take(host, kind, line, self._clock_ms()):
-            self._add(one)
+        source = network_of(host)
+        self._tell(self._refusals, self._refusals.take(source, kind, line, self._clock_ms()))
 
     def tick(self) -> None:
         """Tells what is due; called about each second."""
         for joined in (self._refusals, self._changes):
-            for one in joined.due(self._clock_ms()):
-                self._add(one)
+            self._tell(joined, joined.due(self._clock_ms()))
         if self._untold_count and not self._waiting:
             self._write()
 
@@ -122,23 +128,28 @@ class AuditLog:
             Fires when all that the disk takes is written.
         """
         for joined in (self._refusals, self._changes):
-            for one in joined.end():
-                self._add(one)
+            self._tell(joined, joined.end())
         self._closed = Deferred()
         if not self._writing_count:
             return succeed(None)
         return self._closed
 
-    def _add(self, line: Mapping[str, Any]) -> None:
+    def _tell(self, joined: JoinedLines, lines: Iterable[Mapping[str, Any]]) -> None:
+        for line in lines:
+            joined.spend(self._add(line))
+
+    def _add(self, line: Mapping[str, Any]) -> int:
+        """Has a line written, unless that is too late; returns how many bytes it has."""
         if self._closed is not None:
-            return
+            return 0
         data = self._encoded(line)
         if len(self._waiting) >= LINES_MAX or self._waiting_bytes + len(data) > BYTES_MAX:
             self._lose(1, "the disk does not keep up")
-            return
+            return 0
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         self._write()
+        return len(data)
 
     def _encoded(self, line: Mapping[str, Any]) -> bytes:
         now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
@@ -192,8 +203,19 @@ class AuditLog:
 def _small(value: Any) -> Any:
     """A value that fits a line; what is longer is cut, and becomes a text."""
     if isinstance(value, str):
-        return value if len(value) <= TEXT_CHARS_MAX else value[:TEXT_CHARS_MAX] + _CUT
+        return _cut(value, TEXT_BYTES_MAX)
     if isinstance(value, dict | list):
         text = json.dumps(value)
-        return value if len(text) <= VALUE_CHARS_MAX else text[:VALUE_CHARS_MAX] + _CUT
+        return value if len(text) <= VALUE_BYTES_MAX else _cut(text, VALUE_BYTES_MAX)
     return value
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    """As much of a text as takes so many bytes between its quotation marks; one character may take
+    twelve.
+    """
+    begin = text[:bytes_max]
+    if len(json.dumps(begin)) - 2 > bytes_max:
+        sizes = accumulate(len(json.dumps(character)) - 2 for character in begin)
+        begin = begin[: sum(1 for size in sizes if size <= bytes_max)]
+    return text if len(begin) == len(text) else begin + _CUT

@@ -2,7 +2,9 @@
 
 The first of its kind is told at once. What follows it within a window is counted, and told in one
 line with the number when the window ends. Who draws another name for each request gets a few lines
-as well; the rest of what they cause is one line, and so is the rest of all.
+as well; the rest of what they cause is one line, and so is the rest of all. And all of them
+together have a part of the room in the files, which comes back over weeks: while it is used up,
+there are sums only, one window of many minutes after the other.
 So neither a flood fills the disk, nor does it push what matters out of the files that are kept.
 """
 
@@ -10,9 +12,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 WINDOW_MS: Final = 10_000
+# The same, of one that begins while no room is left.
+FULL_WINDOW_MS: Final = 600_000
 # Kinds in one window: of one source, and of all together.
 KINDS_OF_SOURCE_MAX: Final = 10
 KINDS_MAX: Final = 100
+# Of the room in the files, at once; and how long it takes until all of that room was given anew.
+_ROOM_PART: Final = 100
+_ROOM_MS: Final = 30 * 86_400_000
 # Stand for what is told together.
 _MORE: Final = "*"
 
@@ -20,13 +27,18 @@ _MORE: Final = "*"
 class JoinedLines:
     """Those of the present window."""
 
-    def __init__(self, *, are_sources_few: bool = False) -> None:
+    def __init__(self, room_bytes: int, *, are_sources_few: bool = False) -> None:
         """
         Args:
+            room_bytes: of all files in which the lines and others stand.
             are_sources_few: they are accounts, so that each is told of, however many lines there
                 are; anybody has addresses without end.
         """
         self._are_sources_few = are_sources_few
+        # Bytes that they may take yet; below zero by the last lines.
+        self._left_max = self._left = room_bytes / _ROOM_PART
+        self._back_a_ms = room_bytes / _ROOM_MS
+        self._grown_ms = 0.0
         # By what makes them equal: the line of the first, and how many followed it.
         self._lines: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
         self._kinds_of: dict[str, int] = {}
@@ -46,8 +58,9 @@ class JoinedLines:
             What is to be told now.
         """
         told = self.due(now_ms)
+        has_room = self._has_room(now_ms)
         key = (source, *kind)
-        is_full = len(self._lines) >= KINDS_MAX
+        is_full = len(self._lines) >= KINDS_MAX or not has_room
         if key not in self._lines and (
             is_full or self._kinds_of.get(source, 0) >= KINDS_OF_SOURCE_MAX
         ):
@@ -59,7 +72,7 @@ class JoinedLines:
             self._lines[key] = (first, count + 1)
             return told
         if not self._lines:
-            self._end_ms = now_ms + WINDOW_MS
+            self._end_ms = now_ms + (WINDOW_MS if has_room else FULL_WINDOW_MS)
         if len(key) == len(kind) + 1 and key[1:] == kind:
             self._lines[key] = (dict(line), 0)
             self._kinds_of[source] = self._kinds_of.get(source, 0) + 1
@@ -67,6 +80,15 @@ class JoinedLines:
         # The first of many unequal ones is counted only: its window tells of it.
         self._lines[key] = ({**line, **_joined(key, line)}, 1)
         return told
+
+    def _has_room(self, now_ms: float) -> bool:
+        back = (now_ms - self._grown_ms) * self._back_a_ms
+        self._left, self._grown_ms = min(self._left_max, self._left + back), now_ms
+        return self._left > 0
+
+    def spend(self, size_bytes: int) -> None:
+        """Counts what a line takes that was to be told."""
+        self._left -= size_bytes
 
     def due(self, now_ms: float) -> list[dict[str, Any]]:
         """Returns what is to be told of a window that has ended."""

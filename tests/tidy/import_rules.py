@@ -73,7 +73,7 @@ ROOMS: dict[str, Room] = {
     # Every thread logs; a lock is all that it knows of them.
     "logs.repeats": Room(rooms=frozenset({"logs"}), packages=_TWISTED, banned=_NETWORK),
     # Shared by those who have accounts, the broker and the name server.
-    "audit": Room(rooms=frozenset({"audit"}), packages=_TWISTED),
+    "audit": Room(rooms=frozenset({"audit", "protocol.networks"}), packages=_TWISTED),
     "access": Room(rooms=frozenset({"access"}), packages=frozenset({"yaml"})),
     # One HTTP port for whoever has views; it knows neither brokers nor consoles.
     "http": Room(rooms=frozenset({"http"}), packages=_TWISTED | {"msgspec"}),

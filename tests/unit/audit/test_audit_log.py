@@ -15,6 +15,7 @@ from ledgermq.audit.audit_file import AuditFile
 from ledgermq.audit.audit_log import LINES_MAX, AuditLog
 from ledgermq.audit.joined_lines import KINDS_MAX, KINDS_OF_SOURCE_MAX, WINDOW_MS, JoinedLines
 
+ROOM_BYTES = 160 << 20
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -44,6 +45,7 @@ class Kept:
     """A file in memory, whose disk may refuse."""
 
     def __init__(self) -> None:
+        self.room_bytes = ROOM_BYTES
         self.lines: list[dict[str, Any]] = []
         self.raw: list[bytes] = []
         self.error: OSError | None = None
@@ -94,7 +96,55 @@ def test_what_is_long_is_cut() -> None:
     noted.thread.work()
     [line] = noted.file.lines
     assert line["object"] == "x" * 512 + "..." and line["after"] == ["z"]
-    assert line["before"].startswith('{"n": "yyy') and len(line["before"]) == 2048 + 3
+    assert line["before"].startswith('{"n": "yyy') and line["before"].endswith("yyy...")
+
+
+@pytest.mark.parametrize("character", ["x", '"', "\n", "\xe9", "\u2028", "\U0001f600"])
+def test_what_a_text_takes_in_the_file_is_bounded(character: str) -> None:
+    noted = Noted()
+    noted.log.changed(object=character * 10_000, before={character * 9: character * 10_000})
+    noted.thread.work()
+    [raw] = noted.file.raw
+    assert len(raw) < 512 + 2048 + 200
+    assert len(json.dumps(noted.file.lines[0]["object"])) <= 512 + len('"..."')
+    assert noted.file.lines[0]["object"].startswith(character * 40)
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_lines_that_anybody_may_cause_take_days_to_fill_the_files(is_refused: bool) -> None:
+    """Whatever they say, and how often: a day of them has a small part of the room."""
+    noted = Noted()
+    windows_a_day = int(86_400_000 / WINDOW_MS)
+    told_late = 0
+    for window in range(windows_a_day):
+        noted.now_ms = window * (WINDOW_MS + 1.0)
+        for host in range(3):
+            kind = (f"{window}/{host}" + "\U0001f600" * 500,)
+            if is_refused:
+                noted.log.refused(f"10.0.0.{host}", kind, claims=kind[0], reason=kind[0])
+            else:
+                noted.log.changed_by(f"account-{host}", kind, object=kind[0], before=kind[0])
+        noted.log.tick()
+        noted.thread.work()
+        if window == windows_a_day - 100:
+            told_late = len(noted.file.lines)
+    noted.log.close()
+    noted.thread.work()
+    assert sum(map(len, noted.file.raw)) < noted.file.room_bytes / 10
+    # The first ones have lines of their own, and of the later ones it is told how many there were.
+    assert len({line.get("reason") or line.get("object") for line in noted.file.lines}) > 500
+    assert len(noted.file.lines) > told_late
+    counts = [line.get("repeated", 1) for line in noted.file.lines]
+    assert sum(counts) == 3 * windows_a_day
+
+
+def test_the_addresses_of_one_network_are_one_source() -> None:
+    noted = Noted()
+    for host in range(50):
+        for number in range(5):
+            noted.log.refused(f"2001:db8::{host:x}", (str(number),), reason="no right")
+    noted.thread.work()
+    assert len(noted.file.lines) <= KINDS_OF_SOURCE_MAX
 
 
 def test_a_slow_disk_costs_lines_that_are_counted_and_no_memory() -> None:
@@ -167,7 +217,7 @@ def test_a_close_writes_what_waits_and_then_nothing() -> None:
 
 
 def test_equal_refusals_are_one_line_and_their_number() -> None:
-    refusals = JoinedLines()
+    refusals = JoinedLines(ROOM_BYTES)
     line = {"reason": "no right"}
     told = [refusals.take("h", ("a", "17"), line, 0.0) for _ in range(50_000)]
     assert told[0] == [line] and not any(told[1:])
@@ -178,7 +228,7 @@ def test_equal_refusals_are_one_line_and_their_number() -> None:
 
 
 def test_refusals_that_all_differ_are_few_lines_whose_number_is_told() -> None:
-    refusals = JoinedLines()
+    refusals = JoinedLines(ROOM_BYTES)
     count = 0
     told: list[dict[str, Any]] = []
     for host in range(300):
@@ -195,7 +245,7 @@ def test_refusals_that_all_differ_are_few_lines_whose_number_is_told() -> None:
 
 
 def test_changes_that_all_differ_say_whose_they_are_and_nothing_that_is_not_so() -> None:
-    changes, told = JoinedLines(are_sources_few=True), []
+    changes, told = JoinedLines(ROOM_BYTES, are_sources_few=True), []
     for account in range(30):
         for name in range(40):
             line = {"account": str(account), "name": str(name), "outcome": "done"}
