@@ -8,6 +8,9 @@ nothing of this is on the way of a request. Source: `PlainPermissionManager.vali
 
 from collections.abc import Callable, Mapping
 
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
 from ledgermq.broker.access.codes import CODES, needs_of, no_row
 from ledgermq.broker.access.needs import Surroundings
 from ledgermq.broker.access.quick_guard import QuickGuard
@@ -90,7 +93,15 @@ class Guard:
             connection.is_trusted = True
             if account is not None and self._quotas is not None:
                 self._quotas.charge(connection, account.access_key, account.quota, command)
-            return processor(connection, command)
+            # Some look at what only they know: whose client id, or half message, it is.
+            try:
+                answer = processor(connection, command)
+            except AccessDeniedError as error:
+                self._refused(connection.peer_host, command, error)
+                raise
+            if isinstance(answer, Deferred):
+                answer.addErrback(self._refused_later, connection.peer_host, command)
+            return answer
 
         return checked
 
@@ -135,6 +146,11 @@ class Guard:
         self.refused_count += 1
         if self._on_refused is not None:
             self._on_refused(host, command, error)
+
+    def _refused_later(self, failure: Failure, host: str, command: RemotingCommand) -> Failure:
+        if isinstance(failure.value, AccessDeniedError):
+            self._refused(host, command, failure.value)
+        return failure
 
     def _account_of(self, host: str, command: RemotingCommand, own_host: str) -> Account:
         """The account that signed, or that is named from its white address."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import fail, maybeDeferred
 
 from ledgermq.broker.access.codes import CODES, needs_of
 from ledgermq.broker.access.guard import Guard
@@ -486,3 +487,24 @@ def test_account_without_rights_reads_no_queue(guard: Guard) -> None:
     """Its units tell places, sizes and tags of messages."""
     text = refusal(guard, signed(USER, RequestCode.QUERY_CONSUME_QUEUE, topic="audit"))
     assert text == "No permission for topic:audit: accessKey=orders-app needs SUB"
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_what_only_a_processor_can_refuse_is_told_as_well(guard: Guard, is_later: bool) -> None:
+    told: list[tuple[int, str]] = []
+    guard._on_refused = lambda host, request, error: told.append((request.code, str(error)))
+    error = AccessDeniedError("the half message is of another account")
+
+    def refuse(connection: Any, request: RemotingCommand) -> Any:
+        if is_later:
+            return fail(error)
+        raise error
+
+    peer: Any = ListConnection()
+    peer.peer_host = HOST
+    request = signed(USER, 310, **OTHERS, b="orders")
+    answer = maybeDeferred(guard.protect({310: refuse})[310], peer, request)
+    failures: list[Any] = []
+    answer.addErrback(failures.append)
+    assert failures[0].value is error
+    assert told == [(310, str(error))] and guard.refused_count == 1
