@@ -12,7 +12,7 @@ _RUN_MAX: Final = 1024
 class OrderedNames:
     """Distinct names in the order of their code points, in runs; a change moves those of one run.
 
-    Invariant: no run is empty.
+    Invariant: no run is empty, and `_lasts` has the last name of each.
     """
 
     __slots__ = ("_lasts", "_runs")
@@ -20,7 +20,7 @@ class OrderedNames:
     def __init__(self, names: Iterable[str] = ()) -> None:
         ordered, size = sorted(names), _RUN_MAX // 2
         self._runs = [ordered[first : first + size] for first in range(0, len(ordered), size)]
-        # Of each run the last name, or one that was: between it and the next run there is none.
+        # Of each run the last name.
         self._lasts = [run[-1] for run in self._runs]
 
     def __bool__(self) -> bool:
@@ -49,7 +49,9 @@ class OrderedNames:
         number = bisect_left(self._lasts, name)
         run = self._runs[number]
         del run[bisect_left(run, name)]
-        if not run:
+        if run:
+            self._lasts[number] = run[-1]
+        else:
             del self._runs[number], self._lasts[number]
 
     def between(self, after: str, upto: str | None) -> list[str]:

@@ -50,6 +50,21 @@ def test_a_part_of_them_is_that_of_the_list(
     assert names.between(after, upto) == [name for name in behind if upto is None or name <= upto]
 
 
+def test_every_part_is_right_whichever_name_was_dropped() -> None:
+    """Also of those that stood last in their run: a part may begin behind what is left of it."""
+    begun = [f"{number:02}" for number in range(12)]
+    for dropped in begun:
+        names = OrderedNames(begun)
+        names.remove(dropped)
+        kept = [name for name in begun if name != dropped]
+        for after in ("", *begun, *(f"{name}~" for name in begun)):
+            behind = [name for name in kept if name > after]
+            assert list(names.behind(after)) == names.between(after, None) == behind
+            for upto in begun:
+                part = [name for name in behind if name <= upto]
+                assert names.between(after, upto) == part, (dropped, after, upto)
+
+
 def test_no_run_is_longer_than_it_may_be_nor_empty() -> None:
     names = OrderedNames()
     for number in range(100):
