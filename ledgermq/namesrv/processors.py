@@ -428,23 +428,21 @@ class Processors:
 
     def get_unit_topics(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_UNIT_TOPIC_LIST."""
-        return self._unit_topics(command, unit=True, unit_sub=None)
+        return self._listed(command, lambda: _topic_list(self._routes.unit_topics()))
 
     def get_unit_sub_topics(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
-        return self._unit_topics(command, unit=None, unit_sub=True)
+        return self._unit_sub_topics(command, also_unit=True)
 
     def get_unit_sub_ununit_topics(
         self, command: RemotingCommand, caller: Caller
     ) -> RemotingCommand:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
-        return self._unit_topics(command, unit=False, unit_sub=True)
+        return self._unit_sub_topics(command, also_unit=False)
 
-    def _unit_topics(
-        self, command: RemotingCommand, *, unit: bool | None, unit_sub: bool | None
-    ) -> RemotingCommand:
+    def _unit_sub_topics(self, command: RemotingCommand, *, also_unit: bool) -> RemotingCommand:
         return self._listed(
-            command, lambda: _topic_list(self._routes.unit_topics(unit=unit, unit_sub=unit_sub))
+            command, lambda: _topic_list(self._routes.unit_sub_topics(also_unit=also_unit))
         )
 
     def _listed(

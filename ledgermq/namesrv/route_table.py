@@ -62,7 +62,8 @@ class _BrokerName:
 class RouteTable:
     """All routes of one name server.
 
-    Invariants: each address in a name's `addresses` is in its `live`; a name's `live`, what an
+    Invariants: each address in a name's `addresses` is in its `live` and has the id that its broker
+    said last; a name's `live`, what an
     owner brought, and what a registrant has, are exactly the live brokers of that name, owner or
     registrant; none of these sets is empty.
     """
@@ -176,9 +177,8 @@ class RouteTable:
         )
         former = name.cluster_name, name.addresses.get(told.broker_id)
         name.cluster_name = told.cluster_name
-        for broker_id in [i for i, addr in name.addresses.items() if addr == told.broker_addr]:
-            if broker_id != told.broker_id:
-                del name.addresses[broker_id]
+        if before is not None and before.broker_name == told.broker_name:
+            self._free_id(name, before)
         name.addresses[told.broker_id] = told.broker_addr
         is_known = before is not None and (before.broker_name, before.broker_id) == (
             told.broker_name,
@@ -329,9 +329,14 @@ class RouteTable:
         self.version += 1
         live = self._drop_live(key)
         name = self._names[live.broker_name]
-        for broker_id in [i for i, addr in name.addresses.items() if addr == live.broker_addr]:
-            del name.addresses[broker_id]
+        self._free_id(name, live)
         return live.broker_name
+
+    @staticmethod
+    def _free_id(name: _BrokerName, live: LiveBroker) -> None:
+        """Takes a broker's id from it, unless another address has it by now."""
+        if name.addresses.get(live.broker_id) == live.broker_addr:
+            del name.addresses[live.broker_id]
 
     def _settle(self, broker_name: str) -> None:
         name = self._names[broker_name]
@@ -454,17 +459,23 @@ class RouteTable:
         )
 
     def topics(self) -> list[str]:
-        """All topics, sorted."""
+        """All topics, in no order."""
         return self._topics.names()
 
     def topics_of_cluster(self, cluster_name: str) -> list[str]:
-        """Topics with a queue on a broker of the cluster, sorted; empty for an unknown cluster."""
+        """Topics with a queue on a broker of the cluster, in no order; empty for an unknown one."""
         members = {n for n, name in self._names.items() if name.cluster_name == cluster_name}
         return self._topics.names_with(members)
 
-    def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
-        """Topics whose unit flags are as asked (None: either), sorted."""
-        return self._topics.names_with_flags(unit=unit, unit_sub=unit_sub)
+    def unit_topics(self) -> list[str]:
+        """Topics with the unit flag, in no order."""
+        return self._topics.unit_names()
+
+    def unit_sub_topics(self, *, also_unit: bool) -> list[str]:
+        """Topics with the flag of subscribers in units, in no order; those with the unit flag if
+        asked for.
+        """
+        return self._topics.unit_sub_names(also_unit=also_unit)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Cluster names and broker names, which are topics too, and one master's address."""
