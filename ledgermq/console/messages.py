@@ -1,6 +1,5 @@
 """Messages as they are read from brokers: by place, by id, by key; and their rows and bodies."""
 
-import re
 from ipaddress import IPv6Address
 from typing import Final
 
@@ -33,9 +32,11 @@ from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 # The group under which brokers let tools read.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-# Of one that is looked into, for a page or a search, in a turn of all viewers.
+# Of one that is looked into, for a page or a search.
 _LOOKED_INTO_BYTES_MAX: Final = 4 * 1024 * 1024
-_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_BRACKETS: Final = b"[]{}"
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
+_AS_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _INDENTED_DEPTH_MAX: Final = 32
 # Of keys, tags and ids in a row of a list; the page of a message shows all of them.
 _ROW_CHARS_MAX: Final = 1024
@@ -296,7 +297,7 @@ def has_text(message: ReceivedMessage, text: str) -> bool:
 
 
 def shown_body(message: ReceivedMessage) -> shapes.Body:
-    """Returns a body as a page shows it."""
+    """Returns a body as a page shows it; it takes time that the sender chose (`Bodies`)."""
     record = message.record
     is_packed = bool(record.sys_flag & sysflag.COMPRESSED)
     kind_of_packing = (record.sys_flag & sysflag.COMPRESSION_MASK) >> 8
@@ -322,13 +323,14 @@ def shown_body(message: ReceivedMessage) -> shapes.Body:
     )
 
 
-def _depth(data: bytes) -> int:
-    """Returns how deep a JSON document is nested, at most; brackets in texts count, too."""
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(data):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _is_deep(data: bytes) -> bool:
+    """Tells whether a JSON document is nested more deeply than one that is indented."""
+    # Every second part between quotation marks is a text, where brackets say nothing.
+    parts = data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
+    brackets = b"".join(parts).translate(_AS_ONE_KIND, _NO_BRACKETS)
+    for _ in range(_INDENTED_DEPTH_MAX):
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def _read_text(data: bytes) -> tuple[shapes.BodyKind, str | None]:
@@ -340,9 +342,10 @@ def _read_text(data: bytes) -> tuple[shapes.BodyKind, str | None]:
         return "binary", None
     if text.lstrip()[:1] in ("{", "[") and len(data) <= _TEXT_BYTES_MAX:
         try:
-            msgspec.json.decode(data)
+            # Without making the values, of which a body may have a hundred thousand.
+            msgspec.json.decode(data, type=msgspec.Raw)
             # Of a few bytes that are nested deeply, most of each line would be blanks.
-            indent = 2 if _depth(data) <= _INDENTED_DEPTH_MAX else -1
+            indent = -1 if _is_deep(data) else 2
             return "json", msgspec.json.format(data, indent=indent).decode()
         except (msgspec.MsgspecError, RecursionError):
             pass

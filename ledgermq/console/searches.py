@@ -13,12 +13,12 @@ from typing import Final, Literal
 from twisted.logger import Logger
 
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.console.bodies import Bodies
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.messages import (
     find_by_id,
     find_by_key,
     find_message,
-    has_text,
     properties_of,
     pull,
     row_of,
@@ -26,6 +26,7 @@ from ledgermq.console.messages import (
 from ledgermq.console.shapes import messages as shapes
 from ledgermq.console.tally import FAILURES, Tally, reason_of
 from ledgermq.console.topic_figures import queue_ends
+from ledgermq.console.turns import Turns
 from ledgermq.http.replies import RequestError
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
@@ -35,6 +36,8 @@ from ledgermq.protocol.headers import SearchOffsetRequestHeader, SearchOffsetRes
 _RUNNING_MAX: Final = 8
 _OF_OWNER_MAX: Final = 4
 _KEPT_MAX: Final = 50
+_SCANS_MAX: Final = 4
+_SCANS_OF_ACCOUNT_MAX: Final = 1
 _TIME_MAX: Final = 2**63 - 1
 # So many messages a pull takes: who comes while a broker serves it waits for tens of microseconds.
 _PULL_COUNT: Final = 32
@@ -75,6 +78,10 @@ class Searches:
     def __init__(self) -> None:
         # By id, the oldest first.
         self._searches: dict[str, _Search] = {}
+        # For all who look into bodies, searches among them.
+        self.bodies = Bodies()
+        # For whoever has a queue read to its end before a change.
+        self.scans = Turns(_SCANS_MAX, _SCANS_OF_ACCOUNT_MAX)
 
     def start(
         self, view: ClusterView, session: str, account: str, wanted: shapes.SearchRequest
@@ -149,7 +156,7 @@ class Searches:
     async def _run(self, view: ClusterView, search: _Search) -> None:
         try:
             async with asyncio.timeout(search.wanted.seconds_max):
-                search.state = await _look_for(view, search)
+                search.state = await _look_for(view, self.bodies, search)
         except TimeoutError:
             search.state = "budget"
             search.reason = f"{search.wanted.seconds_max:g} s are over (seconds_max)"
@@ -196,7 +203,7 @@ def _shape(search: _Search, after: int) -> shapes.Search:
     )
 
 
-async def _look_for(view: ClusterView, search: _Search) -> State:
+async def _look_for(view: ClusterView, bodies: Bodies, search: _Search) -> State:
     wanted = search.wanted
     if wanted.offset_id:
         found = [await find_by_id(view, wanted.offset_id)]
@@ -217,13 +224,14 @@ async def _look_for(view: ClusterView, search: _Search) -> State:
         place = (wanted.topic, wanted.broker, wanted.queue, wanted.at_offset)
         found = [await find_message(view, *place)]
     else:
-        return await _scan(view, search)
+        return await _scan(view, bodies, search)
     search.total = search.scanned = len(found)
-    search.rows = [row_of(one) for one in found if _fits(one, wanted)][: wanted.found_max]
+    fitting = [one for one in found if await _fits(bodies, one, search)]
+    search.rows = [row_of(one) for one in fitting[: wanted.found_max]]
     return "done"
 
 
-async def _scan(view: ClusterView, search: _Search) -> State:
+async def _scan(view: ClusterView, bodies: Bodies, search: _Search) -> State:
     """Reads the queues of a topic, one after the other."""
     wanted = search.wanted
     entries = (await view.topics()).by_name.get(wanted.topic)
@@ -237,7 +245,7 @@ async def _scan(view: ClusterView, search: _Search) -> State:
     ranges = await _ranges(view, search, targets)
     search.total = sum(end - begin for _, _, begin, end in ranges)
     for target, queue, begin, end in ranges:
-        state = await _scan_queue(view, search, target, queue, begin, end)
+        state = await _scan_queue(view, bodies, search, target, queue, begin, end)
         if state is not None:
             return state
     return "done"
@@ -274,7 +282,13 @@ async def _offset_at(view: ClusterView, target: Target, queue: MessageQueue, mom
 
 
 async def _scan_queue(
-    view: ClusterView, search: _Search, target: Target, queue: MessageQueue, begin: int, end: int
+    view: ClusterView,
+    bodies: Bodies,
+    search: _Search,
+    target: Target,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
 ) -> State | None:
     """Reads one queue; returns why the search is over, None to go on with the next."""
     wanted = search.wanted
@@ -294,9 +308,8 @@ async def _scan_queue(
             search.tally.failed(target.name, target.address, error)
             return None
         for message in pulled.messages:
-            # Each may have a body that takes its time to inflate.
             await asyncio.sleep(0)
-            if message.queue_offset < end and _fits(message, wanted):
+            if message.queue_offset < end and await _fits(bodies, message, search):
                 search.rows.append(row_of(message))
                 if len(search.rows) >= wanted.found_max:
                     search.scanned += message.queue_offset + 1 - offset
@@ -310,8 +323,9 @@ async def _scan_queue(
     return None
 
 
-def _fits(message: ReceivedMessage, wanted: shapes.SearchRequest) -> bool:
+async def _fits(bodies: Bodies, message: ReceivedMessage, search: _Search) -> bool:
     """Tells whether a message has all that is wanted; SQL is judged by brokers alone."""
+    wanted = search.wanted
     if wanted.topic and message.record.topic != wanted.topic:
         return False
     stored_ms = message.store_timestamp_ms
@@ -321,4 +335,4 @@ def _fits(message: ReceivedMessage, wanted: shapes.SearchRequest) -> bool:
         return False
     if wanted.tag and properties_of(message)[0].get(names.TAGS) != wanted.tag:
         return False
-    return not wanted.text or has_text(message, wanted.text)
+    return not wanted.text or await bodies.has_text(search.owner, message, wanted.text)

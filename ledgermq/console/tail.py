@@ -13,7 +13,7 @@ from ledgermq.console.absent import missing
 from ledgermq.console.browsing import read_cursor, write_cursor
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView
-from ledgermq.console.messages import has_text, pull, row_of
+from ledgermq.console.messages import pull, row_of
 from ledgermq.console.shapes import messages as shapes
 from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.console.topic_figures import queue_ends
@@ -78,10 +78,7 @@ async def _look(call: Call) -> shapes.Tail:
     messages, unread = await _read(view, tally, news, query.tag)
     fitting = []
     for one in messages:
-        if query.text:
-            # Each may have a body that takes its time to inflate.
-            await asyncio.sleep(0)
-        if not query.text or has_text(one, query.text):
+        if not query.text or await call.searches.bodies.has_text(call.account, one, query.text):
             fitting.append(one)
     fitting.sort(key=lambda one: (-one.store_timestamp_ms, one.queue, -one.queue_offset))
     return shapes.Tail(

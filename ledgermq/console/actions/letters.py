@@ -18,7 +18,7 @@ from ledgermq.console.actions.topics import writers_of
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.letters import done_before
-from ledgermq.console.messages import has_text, properties_of, pull, row_of
+from ledgermq.console.messages import properties_of, pull, row_of
 from ledgermq.console.shapes import actions as shapes
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_figures import queue_ends
@@ -89,17 +89,17 @@ async def _chosen(call: Call, wanted: _Wanted, after: str) -> list[Step]:
         places = [f"{one.broker}/{one.queue}/{one.offset}" for one in wanted.messages]
         steps = [Step(target=place, after=after) for place in places]
     else:
-        steps = await _fitting(view, topic, targets, wanted)
+        async with call.searches.scans.turn(call.account):
+            steps = await _fitting(call, topic, targets, wanted)
     return list({step.target: step for step in steps}.values())
 
 
-async def _fitting(
-    view: ClusterView, topic: str, targets: list[Target], wanted: _Wanted
-) -> list[Step]:
+async def _fitting(call: Call, topic: str, targets: list[Target], wanted: _Wanted) -> list[Step]:
     """Returns a step for each dead letter that fits and is not dropped, the oldest first.
 
     What says that a letter is dropped lies behind it in its queue: each queue is read to its end.
     """
+    view = call.cluster
     addresses = {target.name: target.address for target in targets}
     found: dict[str, Step] = {}
     dropped: set[str] = set()
@@ -110,12 +110,11 @@ async def _fitting(
         while offset < ends.max_offset:
             pulled = await pull(view, address, queue, offset)
             for message in pulled.messages:
-                # Each may have a body that takes its time to inflate.
                 await asyncio.sleep(0)
                 note = properties_of(message)[0].get(names.DROPPED)
                 if note is not None:
                     dropped.add(note)
-                elif message.queue_offset < ends.max_offset and _fits(message, wanted):
+                elif message.queue_offset < ends.max_offset and await _fits(call, message, wanted):
                     step = _step(queue, message)
                     found[step.target] = step
             looked += len(pulled.messages)
@@ -135,7 +134,7 @@ def _step(queue: MessageQueue, message: ReceivedMessage) -> Step:
     return Step(target=place, before=row.message_id, after=row.origin_topic or "")
 
 
-def _fits(message: ReceivedMessage, wanted: _Wanted) -> bool:
+async def _fits(call: Call, message: ReceivedMessage, wanted: _Wanted) -> bool:
     properties, _ = properties_of(message)
     stored_ms = message.store_timestamp_ms
     if wanted.begin_ms is not None and stored_ms < wanted.begin_ms:
@@ -144,7 +143,8 @@ def _fits(message: ReceivedMessage, wanted: _Wanted) -> bool:
         return False
     if wanted.tag and properties.get(names.TAGS) != wanted.tag:
         return False
-    return not wanted.text or has_text(message, wanted.text)
+    bodies = call.searches.bodies
+    return not wanted.text or await bodies.has_text(call.account, message, wanted.text)
 
 
 async def _work(view: ClusterView, wanted: _Wanted, places: list[str], tell: Tell) -> None:

@@ -271,7 +271,8 @@ async def plan_resend_message(call: Call, wanted: shapes.ResendMessage) -> Plan:
     """Sends a copy of a message."""
     view, place = call.cluster, wanted.message
     await _entries(call, wanted.target)
-    found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
+    async with call.reading.turn(call.account):
+        found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
     where = text_of_place(wanted.topic, place.broker, place.queue, place.offset)
 
     async def run() -> str:
@@ -289,7 +290,8 @@ async def plan_resend_message(call: Call, wanted: shapes.ResendMessage) -> Plan:
 async def plan_deliver_message(call: Call, wanted: shapes.DeliverMessage) -> Plan:
     """Has one member of a group consume a message now."""
     view, place = call.cluster, wanted.message
-    found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
+    async with call.reading.turn(call.account):
+        found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
     where = text_of_place(wanted.topic, place.broker, place.queue, place.offset)
     message_id = found.offset_message_id
 
@@ -317,7 +319,8 @@ async def plan_deliver_message(call: Call, wanted: shapes.DeliverMessage) -> Pla
 async def plan_resume_check(call: Call, wanted: shapes.ResumeCheck) -> Plan:
     """Has a producer group asked again about a half message that was put aside."""
     view, place = call.cluster, wanted.message
-    found = await find_message(view, _PUT_ASIDE, place.broker, place.queue, place.offset)
+    async with call.reading.turn(call.account):
+        found = await find_message(view, _PUT_ASIDE, place.broker, place.queue, place.offset)
     where = text_of_place(_PUT_ASIDE, place.broker, place.queue, place.offset)
     message_id = found.offset_message_id
 

@@ -74,7 +74,7 @@ async def get_message(call: Call) -> shapes.MessageDetail:
     tally = Tally()
     async with call.reading.turn(call.account):
         message = await _found(call)
-        body = shown_body(message)
+        body = await call.searches.bodies.read(call.account, shown_body, message)
     record = message.record
     properties, is_readable = properties_of(message)
     view = call.cluster
@@ -143,7 +143,7 @@ async def get_body(call: Call) -> bytes:
         message = await _found(call)
         try:
             # To inflate one takes up to 60 ms.
-            return await asyncio.to_thread(body_of, message)
+            return await call.searches.bodies.read(call.account, body_of, message)
         except RemoteProtocolError as error:
             code = "broken_body"
             raise RequestError(422, f"it cannot be decompressed: {error}", code=code) from error

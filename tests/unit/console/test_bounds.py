@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from ledgermq.console.desk import Desk
 from ledgermq.console.messages import row_of
 from ledgermq.console.remote import Remote
 from ledgermq.console.searches import Searches
-from ledgermq.console.shapes.actions import ResendDeadLetters
+from ledgermq.console.shapes.actions import DropDeadLetters, ResendDeadLetters
 from ledgermq.console.shapes.messages import SearchRequest
 from ledgermq.http.replies import RequestError
 from ledgermq.http.requests import Request
@@ -126,6 +126,45 @@ def test_dead_letters_are_not_sent_without_end(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(letters.plan_resend(call, ResendDeadLetters(group="g", per_s=0.1)))
     refused = refusal_of(letters.plan_resend(call, ResendDeadLetters(group="g", per_s=0.09)))
     assert (refused.status, refused.field) == (400, "per_s")
+
+
+def test_one_account_has_dead_letters_read_for_one_change_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading: list[str] = []
+
+    async def read(call: Any, *_: object) -> list[object]:
+        reading.append(call.account)
+        await asyncio.Event().wait()
+        return []
+
+    async def targets_of(*_: object) -> list[object]:
+        return []
+
+    class Cluster:
+        by_name: ClassVar = {"%DLQ%g": {"b": None}}
+
+        async def topics(self) -> Any:
+            return self
+
+    monkeypatch.setattr(letters, "_fitting", read)
+    monkeypatch.setattr(letters, "writers_of", targets_of)
+
+    async def plan() -> None:
+        all_of_them = Searches()
+        wanted = DropDeadLetters(group="g", text="word")
+        waiting = []
+        for account in [*"aaa", *"bb"]:
+            told = {"cluster": Cluster(), "account": account, "searches": all_of_them}
+            call = cast(Any, type("Call", (), told))
+            waiting.append(asyncio.create_task(letters.plan_drop(call, wanted)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        for one in waiting:
+            one.cancel()
+
+    asyncio.run(plan())
+    assert sorted(reading) == ["a", "b"]
 
 
 @pytest.mark.parametrize("account", ["a", ""])

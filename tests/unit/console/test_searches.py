@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from ledgermq.console import searches
+from ledgermq.console.bodies import Bodies
 from ledgermq.console.cluster import Target
 from ledgermq.console.messages import Pulled
 from ledgermq.console.searches import Searches, _scan_queue, _Search
@@ -46,7 +47,7 @@ def scan(
     target = cast(Target, type("Leader", (), {"name": "b", "address": "127.0.0.1:1"}))
     queue = MessageQueue("T", "b", 0)
     try:
-        reading = _scan_queue(cast(Any, None), search, target, queue, 0, messages)
+        reading = _scan_queue(cast(Any, None), Bodies(), search, target, queue, 0, messages)
         return search, loop.run_until_complete(reading), pauses
     finally:
         loop.close()
