@@ -67,13 +67,23 @@ class Call(NamedTuple):
     peer: str
     # ms since 1970
     now_ms: int
-    # An admin, or nobody is asked for an account: what the console knows by itself is shown, which
-    # no broker judges. Others see what their own account did.
+    # An admin at the name servers of this cluster, or nobody is asked for an account: what others
+    # did to their clusters is shown, which no broker judges.
     sees_all: bool = False
+    # The same at all name servers of the console: what is of none of them is shown, too.
+    sees_console: bool = False
+    # At the others the same access key may be somebody else's.
+    has_other_sets: bool = False
 
     def sees_account(self, account: str) -> bool:
-        """Tells whether what an account did through this console is shown."""
+        """Tells whether what an account did to this cluster through this console is shown: to
+        admins, and else to itself.
+        """
         return self.sees_all or account == self.account
+
+    def sees_sign_in(self, account: str) -> bool:
+        """The same of who signed in, at whatever name servers."""
+        return self.sees_console or (account == self.account and not self.has_other_sets)
 
     def asks(self, kind: type[_Shape]) -> _Shape:
         """Returns the query."""

@@ -40,6 +40,8 @@ _SIGN_IN_BYTES_MAX: Final = 65_536
 # Requests that read messages with their bodies, 16 MiB each, at the same time.
 _READERS_MAX: Final = 8
 _READERS_OF_ACCOUNT_MAX: Final = 4
+# Show what the console has, beside what is of a cluster.
+_OF_CONSOLE: Final = frozenset({"get_log", "get_audit"})
 _BROKEN_OFF: Final = "who tried went away before an answer came"
 _NUMBERED: Final = {
     int(ResponseCode.NO_PERMISSION): 403,
@@ -126,7 +128,7 @@ class Desk:
         except asyncio.CancelledError:
             self._note("sign_in", wanted.access_key, request, "refused", _BROKEN_OFF)
             raise
-        self._note("sign_in", wanted.access_key, request, "done", session.role, session.sees_all)
+        self._note("sign_in", wanted.access_key, request, "done", session.role, session.is_admin)
         cookie = f"{COOKIE}={session.id}; HttpOnly; SameSite=Strict; Path=/"
         cookie += "; Secure" if request.is_secure else ""
         shape = self.sessions.shape(session, needed=True)
@@ -137,7 +139,7 @@ class Desk:
         if session is not None:
             _check_token(session, request)
             if session.account is not None:
-                self._note("sign_out", session.account, request, "done", "", session.sees_all)
+                self._note("sign_out", session.account, request, "done", "", session.is_admin)
             await self.sessions.end(session)
         needed = await self.sessions.needs_account()
         now = await self.sessions.find(None)
@@ -186,13 +188,15 @@ class Desk:
             _check_token(session, request)
         if route.leave is Leave.CHANGER and not session.may_change:
             raise RequestError(403, "this session may look and change nothing")
-        sight = await session.identity.find(request.params["cluster"])
+        sight = await self.sessions.enter(session, request.params["cluster"])
         if sight is None:
             raise missing("cluster", request.params["cluster"])
         call = self._call(session, sight, request)._replace(
             query=None if route.query is None else read_query(route.query, request.query),
             body=None if route.body is None else request.json(route.body),
         )
+        if route.name in _OF_CONSOLE:
+            call = call._replace(sees_console=await self.sessions.is_admin_everywhere(session))
         if route.gives is Gives.EVENTS:
             return self._streams.open(call, self._renewed(session))
         if route.gives is Gives.BYTES:
@@ -218,7 +222,8 @@ class Desk:
             account=session.account or "",
             peer=request.peer_host,
             now_ms=self._now_ms(),
-            sees_all=session.sees_all,
+            sees_all=session.is_admin_at(session.identity.remotes.index(sight.view.remote)),
+            has_other_sets=len(session.identity.remotes) > 1,
         )
 
     async def _plain_overview(self, request: Request) -> Reply:
@@ -227,7 +232,11 @@ class Desk:
         clusters = await session.identity.clusters()
         told = [describe_silent(clusters.answers)]
         for one in clusters.clusters:
-            sight = await session.identity.find(one.id)
+            try:
+                sight = await self.sessions.enter(session, one.id)
+            except RequestError as error:
+                told.append(f"{one.id}: {error.message}\n")
+                continue
             if sight is not None:
                 call = self._call(session, sight, request)
                 told.append(describe(await get_overview(call), await get_broker_groups(call)))

@@ -6,6 +6,7 @@ that one account was shown is kept for another.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ledgermq.client.config import ClientConfig
@@ -17,6 +18,7 @@ from ledgermq.console.shapes.session import Cluster, Clusters
 from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import ClusterInfo
+from ledgermq.protocol.signature import Credentials
 
 _CLUSTERS_MAX: Final = 200
 _AGE_S: Final = 2.0
@@ -31,7 +33,8 @@ class Sight(NamedTuple):
 
 
 class _Found(NamedTuple):
-    remote: Remote
+    # Of the set of name servers.
+    number: int
     info: ClusterInfo
     name: str
 
@@ -53,9 +56,38 @@ class Identity:
             ConfigError: an address is wrong.
         """
         self.remotes = [Remote(text, config) for text in name_servers]
+        self._config = config
+        # Nobody begins to look any more.
+        self._is_closed = False
         self._now_ms = now_ms
         self._sights: dict[str, Sight] = {}
         self._found: tuple[float, dict[str, _Found], Tally] | None = None
+
+    def set_of(self, cluster_id: str) -> int | None:
+        """Returns the number of the set of name servers that a cluster of this id is of, be it
+        there or not; None when there is no such set.
+        """
+        _, at, first = cluster_id.rpartition("@")
+        if not at:
+            return 0
+        for number, remote in enumerate(self.remotes):
+            if number and first == _first_of(remote):
+                return number
+        return None
+
+    async def sign_as(self, number: int, credentials: Credentials) -> None:
+        """Asks a set of name servers and its brokers with other credentials from now on.
+
+        Args:
+            number: of the set; none of its clusters was found yet.
+            credentials: what its brokers let in.
+        """
+        former = self.remotes[number]
+        if former.config.credentials != credentials:
+            config = replace(self._config, credentials=credentials)
+            self.remotes[number] = Remote(former.name_servers, config)
+            self._found = None
+            await former.close()
 
     async def clusters(self) -> Clusters:
         """Returns all clusters."""
@@ -64,7 +96,7 @@ class Identity:
             Cluster(
                 id=cluster_id,
                 name=one.name,
-                name_servers=list(one.remote.name_server_addresses),
+                name_servers=list(self.remotes[one.number].name_server_addresses),
                 broker_groups=len(one.info.cluster_addr_table[one.name]),
                 brokers=sum(
                     len(one.info.broker_addr_table[broker].broker_addrs)
@@ -100,8 +132,9 @@ class Identity:
                     )
             # Another one may have asked at the same time.
             sight = self._sights.get(cluster_id)
-            if one is not None and sight is None and len(self._sights) < _CLUSTERS_MAX:
-                view = ClusterView(cluster_id, one.name, one.remote)
+            has_room = len(self._sights) < _CLUSTERS_MAX and not self._is_closed
+            if one is not None and sight is None and has_room:
+                view = ClusterView(cluster_id, one.name, self.remotes[one.number])
                 sight = self._sights[cluster_id] = Sight(view, Sampler(view, self._now_ms))
                 sight.sampler.start()
         return sight
@@ -113,6 +146,7 @@ class Identity:
 
     async def close(self) -> None:
         """Ends all looks and closes all connections."""
+        self._is_closed = True
         for sight in self._sights.values():
             sight.sampler.stop()
             sight.view.close()
@@ -127,22 +161,21 @@ class Identity:
                 return found, tally
         tally = Tally()
         infos = await asyncio.gather(*(self._ask(tally, remote) for remote in self.remotes))
-        found = {}
-        for remote, info in zip(self.remotes, infos, strict=True):
+        by_id: dict[str, _Found] = {}
+        for number, info in enumerate(infos):
             for name in () if info is None else sorted(info.cluster_addr_table):
                 assert info is not None
-                found[self._id_of(name, remote)] = _Found(remote, info, name)
-        self._found = (now_s, found, tally)
-        return found, tally
+                by_id.setdefault(self._id_of(name, number), _Found(number, info, name))
+        self._found = (now_s, by_id, tally)
+        return by_id, tally
 
-    def _id_of(self, name: str, remote: Remote) -> str:
+    def _id_of(self, name: str, number: int) -> str:
         """Returns the name, and behind @ the first name server where it is of a later set.
 
         Whoever may register a broker chooses the name of its cluster: none is the id of another.
         """
         name = name.replace("%", "%25").replace("@", "%40")
-        first = remote.name_servers.partition(";")[0]
-        return name if remote is self.remotes[0] else f"{name}@{first}"
+        return f"{name}@{_first_of(self.remotes[number])}" if number else name
 
     async def _ask(self, tally: Tally, remote: Remote) -> ClusterInfo | None:
         tally.asked(remote.name_servers)
@@ -152,3 +185,7 @@ class Identity:
         except FAILURES as error:
             tally.failed("name server", remote.name_servers, error)
             return None
+
+
+def _first_of(remote: Remote) -> str:
+    return remote.name_servers.partition(";")[0]

@@ -18,7 +18,8 @@ from ledgermq.client.endless import keep_going
 from ledgermq.console.audit import Audit
 from ledgermq.console.call import Terms
 from ledgermq.console.desk import Desk, read_query
-from ledgermq.console.sessions import Sessions, Signature
+from ledgermq.console.prover import Signature
+from ledgermq.console.sessions import Sessions
 from ledgermq.console.stream import TabStreams
 from ledgermq.http.application import Application
 from ledgermq.http.hosts import HostGuard

@@ -1,15 +1,9 @@
 """Sessions: who is signed in, for how long, and how often somebody may try.
 
-An account is proven by the brokers (`proofs.py`): they answer a request that is signed with its
-secret, and refuse the same request signed with another one. The secret is kept in memory, for the
+An account is proven by the brokers (`prover.py`), at each set of name servers by its own: an admin
+here may be nobody there, and an access key two people's. It is proven at one set to sign in, and at
+another one when a cluster of that is asked for first. The secret is kept in memory, for the
 requests of the session, and is nowhere else.
-
-Requests are signed strongly where a broker knows that form: brokers of others may be among those
-that are asked, and a stock signature is as good as the account for who chooses the names that it
-is asked about. The stock form is tried only where nobody knows the strong one, as in a cluster of
-Apache's: all registered brokers answer and refuse it, none says that it reads it, and it was never
-let in there since the console began. `signature` "strong" tries it never: where all that is left
-of a cluster is a broker of somebody else's, it answers as one of Apache's would.
 """
 
 import asyncio
@@ -17,14 +11,14 @@ import hmac
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ledgermq import __version__
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import UnreachableError
-from ledgermq.console.identity import Identity
-from ledgermq.console.proofs import Verdict, is_admin_no_more, is_refused, role_of, verdicts_of
+from ledgermq.console.identity import Identity, Sight
+from ledgermq.console.prover import WRONG, Prover, Signature, Standing
 from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.session import Role, SignIn
 from ledgermq.console.shapes.session import Session as SessionShape
@@ -45,11 +39,13 @@ _TRIES_MAX: Final = 5
 _ALL_TRIES_MAX: Final = 60
 _KNOWN_MAX: Final = 1000
 _MINUTE_S: Final = 60.0
+# What silent name servers said before counts for so long before they are asked again.
+_SILENT_S: Final = 2.0
 # An account that was changed ends its sessions so soon.
 _PROVEN_S: Final = 60.0
 _REFUSALS: Final = (401, 403)
-_WRONG: Final = "access key or secret key is wrong"
-Signature = Literal["any", "strong"]
+_NOT_HERE: Final = "the brokers of this cluster do not let this account in"
+_NO_ACCOUNTS: Final = "the brokers of this cluster ask for no account: there are none"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,26 +58,30 @@ class Session:
     account: str | None
     role: Role
     may_change: bool
-    # Of what is the console's own: what others did through it, logs of programs.
-    sees_all: bool
     identity: Identity
+    # In the strong form.
     credentials: Credentials | None
-    # Knows the brokers that proved the account.
-    remote: Remote | None
     # By the loop's clock.
     begun_s: float
     used_s: float
     proven_s: float
+    # What the account is, by number of the set of name servers.
+    standings: dict[int, Standing] = field(default_factory=dict)
+    # When a set refused it, by the loop's clock.
+    refused_s: dict[int, float] = field(default_factory=dict)
+    proving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def is_admin_at(self, number: int) -> bool:
+        """Tells whether what all do at a set of name servers is shown: to its admins, and to
+        everybody where no account is asked for.
+        """
+        standing = self.standings.get(number)
+        return self.account is None or (standing is not None and standing.role == "admin")
 
-class _Proof(NamedTuple):
-    """An account that brokers know."""
-
-    identity: Identity
-    credentials: Credentials
-    role: Role
-    # Knows these brokers; one of the identity's.
-    remote: Remote
+    @property
+    def is_admin(self) -> bool:
+        """True for an admin of some set."""
+        return any(map(self.is_admin_at, self.standings))
 
 
 class Sessions:
@@ -113,9 +113,9 @@ class Sessions:
         self._name_servers, self._config, self._now_ms = name_servers, config, now_ms
         self._must_sign_in = must_sign_in
         self._read_only, self._readers = read_only, readers
-        self._judges, self._signature = judges, signature
-        # Sets of name servers where the strong form was let in.
-        self._strong: set[str] = set()
+        self._prover = Prover(config, judges, signature)
+        # Of nobody: they find out whether an account is asked for.
+        self._strangers = [Remote(text, replace(config, credentials=None)) for text in name_servers]
         self._sessions: dict[str, Session] = {}
         # Address, or network of IPv6 -> when it tried, by the loop's clock.
         self._tries: dict[str, list[float]] = {}
@@ -124,7 +124,8 @@ class Sessions:
         self._open: Session | None = None
         # Told the number of each session that ends.
         self._on_end: list[Callable[[str], None]] = []
-        self._asks_account: tuple[float, bool] | None = None
+        # By set of name servers: whether it asks for accounts, until when that counts.
+        self._asks: dict[int, tuple[bool, float]] = {}
 
     def on_end(self, told: Callable[[str], None]) -> None:
         """Has somebody told the number of each session that ends."""
@@ -155,12 +156,10 @@ class Sessions:
                 account=None,
                 role="reader" if self._read_only else "open",
                 may_change=not self._read_only,
-                sees_all=True,
                 identity=Identity(
                     self._name_servers, replace(self._config, credentials=None), self._now_ms
                 ),
                 credentials=None,
-                remote=None,
                 begun_s=now_s,
                 used_s=now_s,
                 proven_s=now_s,
@@ -168,21 +167,23 @@ class Sessions:
         return self._open
 
     async def needs_account(self) -> bool:
-        """Tells whether somebody has to sign in: the brokers refuse what nobody has signed."""
+        """Tells whether somebody has to sign in: brokers of some set refuse what nobody signed."""
         if self._must_sign_in:
             return True
-        now_s = _now_s()
-        if self._asks_account is not None and now_s - self._asks_account[0] < _MINUTE_S:
-            return self._asks_account[1]
-        for remote in self.open_session().identity.remotes:
-            verdicts = await verdicts_of(remote, self._judges)
-            if any(one is not Verdict.SILENT for one in verdicts):
-                asks = is_refused(verdicts)
-                self._asks_account = (now_s, asks)
-                return asks
-        # Nobody is there to tell. The brokers show nothing then, but the console has logs and audit
-        # of its own: who asked for accounts before goes on to.
-        return self._asks_account is not None and self._asks_account[1]
+        asks = await asyncio.gather(*map(self._asks_account, range(len(self._strangers))))
+        return any(asks)
+
+    async def _asks_account(self, number: int) -> bool:
+        # Nobody may be there to tell. The brokers show nothing then, but the console has logs and
+        # audit of its own: who asked for accounts before goes on to.
+        before, until_s = self._asks.get(number, (False, 0.0))
+        if _now_s() < until_s:
+            return before
+        asks = await self._prover.asks_account(self._strangers[number])
+        counts_s = _SILENT_S if asks is None else _MINUTE_S
+        told = before if asks is None else asks
+        self._asks[number] = told, _now_s() + counts_s
+        return told
 
     async def sign_in(self, wanted: SignIn, peer: str) -> Session:
         """Begins a session.
@@ -192,8 +193,13 @@ class Sessions:
         """
         network = network_of(peer)
         begun_s = self._count_try(network)
+        credentials = Credentials(
+            access_key=wanted.access_key, secret_key=wanted.secret_key, form="strong"
+        )
+        config = replace(self._config, credentials=credentials)
+        identity = Identity(self._name_servers, config, self._now_ms)
         try:
-            proof = await self._proven(wanted)
+            number, standing = await self._prove(identity, credentials, wanted.cluster)
         except (RequestError, UnreachableError) as error:
             # One that was broken off stays counted: a guess costs no less when nobody waits for
             # its answer.
@@ -211,16 +217,16 @@ class Sessions:
             id=secrets.token_urlsafe(32),
             csrf=secrets.token_urlsafe(32),
             account=wanted.access_key,
-            role="reader" if is_reader else proof.role,
+            role="reader" if is_reader else standing.role,
             may_change=not is_reader,
-            sees_all=proof.role == "admin",
-            identity=proof.identity,
-            credentials=proof.credentials,
-            remote=proof.remote,
+            identity=identity,
+            credentials=credentials,
             begun_s=now_s,
             used_s=now_s,
             proven_s=now_s,
+            standings={number: standing},
         )
+        await identity.sign_as(number, standing.credentials)
         self._sessions[session.id] = session
         return session
 
@@ -250,6 +256,7 @@ class Sessions:
             await self.end(session)
         if self._open is not None:
             await self._open.identity.close()
+        await asyncio.gather(*(remote.close() for remote in self._strangers))
 
     def shape(self, session: Session | None, *, needed: bool) -> SessionShape:
         """Returns what a browser is told of its session."""
@@ -302,110 +309,88 @@ class Sessions:
         if begun_s in mine:
             mine.remove(begun_s)
 
-    async def _proven(self, wanted: SignIn) -> _Proof:
-        """Returns an account that the brokers know, ready to ask.
+    async def _prove(
+        self, identity: Identity, credentials: Credentials, cluster: str
+    ) -> tuple[int, Standing]:
+        """Returns a set of name servers that knows an account, and what it is there.
 
         Raises:
             RequestError: as `sign_in`.
         """
-        strong = Credentials(
-            access_key=wanted.access_key, secret_key=wanted.secret_key, form="strong"
-        )
-        proof = await self._proven_with(strong, wanted.cluster)
-        if proof is None:
-            proof = await self._proven_with(replace(strong, form="stock"), wanted.cluster)
-        if proof is None:
-            raise RequestError(401, _WRONG)
-        return proof
+        asked = identity.set_of(cluster) if cluster else None
+        if cluster and asked is None:
+            raise RequestError(401, WRONG)
+        tally, is_open = Tally(), False
+        for number in range(len(self._name_servers)) if asked is None else (asked,):
+            standing = await self._prover.prove(self._name_servers[number], credentials, tally)
+            if standing is not None and standing.role != "open":
+                return number, standing
+            is_open = is_open or standing is not None
+        if is_open:
+            raise RequestError(401, _NO_ACCOUNTS)
+        raise RequestError(502, _untold(tally))
 
-    async def _proven_with(self, credentials: Credentials, cluster: str) -> _Proof | None:
-        """Returns an account; None when the brokers refuse it so, and may know another form."""
-        config = replace(self._config, credentials=credentials)
-        identity = Identity(self._name_servers, config, self._now_ms)
-        try:
-            proof = await self._prove(identity, credentials, cluster)
-        except BaseException:
-            await identity.close()
-            raise
-        if proof is None:
-            await identity.close()
-        return proof
+    async def enter(self, session: Session, cluster_id: str) -> Sight | None:
+        """Returns a cluster, as `Identity.find`, to who is let in there.
 
-    async def _prove(
-        self, identity: Identity, credentials: Credentials, cluster: str
-    ) -> _Proof | None:
-        remotes = identity.remotes
-        if cluster:
-            sight = await identity.find(cluster)
-            if sight is None:
-                raise RequestError(401, _WRONG)
-            remotes = [sight.view.remote]
-        tally = Tally()
-        for remote in remotes:
-            wrong = self._wrong_one(remote, credentials)
+        Raises:
+            RequestError: 403 its brokers refuse the account, 502 none of them can tell.
+            UnreachableError: as `Identity.find`.
+        """
+        number = session.identity.set_of(cluster_id)
+        if number is None:
+            return None
+        await self._stand(session, number)
+        return await session.identity.find(cluster_id)
+
+    async def is_admin_everywhere(self, session: Session) -> bool:
+        """Tells whether what is of no set of name servers is shown: logs, and who signed in."""
+        for number in range(len(self._name_servers)):
             try:
-                role = await role_of(remote, wrong, credentials.access_key, tally, self._judges)
-            finally:
-                await wrong.close()
-            match role:
-                case Verdict.SILENT:
-                    continue
-                case Verdict.LET_IN:
-                    message = "the brokers of this cluster ask for no account: there are none"
-                    raise RequestError(401, message)
-                case Verdict.REFUSED if self._may_know_stock_alone(remote, credentials):
-                    return None
-                case Verdict():
-                    raise RequestError(401, _told(role))
-                case _:
-                    if credentials.form == "strong":
-                        self._strong.add(remote.name_servers)
-                    return _Proof(identity, credentials, role, remote)
-        silent = tally.answers().silent
-        failure = silent[0].reason if silent else "no broker is registered"
-        raise RequestError(502, f"no broker can tell whether the account is right: {failure}")
+                await self._stand(session, number)
+            except RequestError:
+                return False
+            if not session.is_admin_at(number):
+                return False
+        return True
 
-    def _may_know_stock_alone(self, remote: Remote, credentials: Credentials) -> bool:
-        is_first_try = credentials.form == "strong" and self._signature != "strong"
-        return is_first_try and remote.name_servers not in self._strong
-
-    def _wrong_one(self, remote: Remote, credentials: Credentials) -> Remote:
-        """Returns what asks the same name servers and brokers with a wrong secret."""
-        wrong = replace(credentials, secret_key=secrets.token_urlsafe(16))
-        return Remote(remote.name_servers, replace(self._config, credentials=wrong))
+    async def _stand(self, session: Session, number: int) -> None:
+        """Has an account proven at a set of name servers, if it is not yet."""
+        credentials = session.credentials
+        if credentials is None or number in session.standings:
+            return
+        async with session.proving:
+            if number in session.standings:
+                return
+            if _now_s() - session.refused_s.get(number, -_PROVEN_S) < _PROVEN_S:
+                raise RequestError(403, _NOT_HERE)
+            tally = Tally()
+            try:
+                standing = await self._prover.prove(self._name_servers[number], credentials, tally)
+            except RequestError as error:
+                session.refused_s[number] = _now_s()
+                raise RequestError(403, _NOT_HERE) from error
+            if standing is None:
+                raise RequestError(502, _untold(tally))
+            await session.identity.sign_as(number, standing.credentials)
+            session.standings[number] = standing
 
     async def _still_proven(self, session: Session) -> bool:
         session.proven_s = _now_s()
-        # Those that proved it are heard first.
-        remotes = sorted(session.identity.remotes, key=lambda one: one is not session.remote)
-        for remote in remotes:
-            verdicts = await verdicts_of(remote, self._judges)
-            if any(one is not Verdict.SILENT for one in verdicts):
-                return not is_refused(verdicts) and await self._is_as_it_was(session)
-        return True
-
-    async def _is_as_it_was(self, session: Session) -> bool:
-        """False for an admin who is none any more: the console would go on to show what others do.
-
-        Its session ends, and the next one has the role that the account has now.
-        """
-        remote, credentials = session.remote, session.credentials
-        if not session.sees_all or remote is None or credentials is None:
-            return True
-        wrong = self._wrong_one(remote, credentials)
-        try:
-            return not await is_admin_no_more(remote, wrong, credentials.access_key, self._judges)
-        finally:
-            await wrong.close()
+        remotes = session.identity.remotes
+        still = await asyncio.gather(
+            *(
+                self._prover.is_still(remotes[number], standing)
+                for number, standing in session.standings.items()
+            )
+        )
+        return all(still)
 
 
-def _told(verdict: Verdict) -> str:
-    """Returns what who signs in can look at; no address, for nobody knows who that is."""
-    if verdict is Verdict.REFUSED_STRONG:
-        return f"{_WRONG}, or the clocks of the console and of a server differ"
-    if verdict is Verdict.REFUSED_BY_SOME:
-        return f"{_WRONG}; the stock form is tried only when no broker is silent, and one is"
-    return _WRONG
+def _untold(tally: Tally) -> str:
+    silent = tally.answers().silent
+    failure = silent[0].reason if silent else "no broker is registered"
+    return f"no broker can tell whether the account is right: {failure}"
 
 
 def _now_s() -> float:

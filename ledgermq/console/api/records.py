@@ -24,10 +24,12 @@ async def get_log(call: Call) -> shapes.Log:
     """The last lines of logs.
 
     Raises:
-        RequestError: 403 an account that is no admin asks; they name topics and groups of all.
+        RequestError: 403 an account asks that is no admin at all name servers of the console; they
+            name topics and groups of all.
     """
-    if not call.sees_all:
-        raise RequestError(403, "logs tell of everybody: they are shown to admins")
+    if not call.sees_console:
+        message = "logs tell of everybody: they are shown to admins at all name servers"
+        raise RequestError(403, message)
     query, folder = call.asks(shapes.LogQuery), call.terms.log_folder
     if folder is None:
         return shapes.Log(available=False, nodes=[], lines=[])
@@ -84,13 +86,18 @@ async def get_audit(call: Call) -> shapes.Audit:
             # Of ten thousand: all others have their turn.
             await asyncio.sleep(0)
         if (
-            entry.cluster in ("", call.cluster.id)
-            and call.sees_account(entry.account)
+            _is_shown(entry, call)
             and query.outcome in ("", entry.outcome)
             and (not wanted or wanted in _text_of(entry))
         ):
             entries.append(entry)
     return shapes.Audit(entries=list(page_of(entries, query)), total=len(entries))
+
+
+def _is_shown(entry: shapes.AuditEntry, call: Call) -> bool:
+    if not entry.cluster:
+        return call.sees_sign_in(entry.account)
+    return entry.cluster == call.cluster.id and call.sees_account(entry.account)
 
 
 def _text_of(entry: shapes.AuditEntry) -> str:

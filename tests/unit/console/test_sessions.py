@@ -13,8 +13,10 @@ from ledgermq.client.errors import RefusedError, UnreachableError
 from ledgermq.console import sessions
 from ledgermq.console.audit import Audit
 from ledgermq.console.desk import Desk
+from ledgermq.console.prover import Prover, Standing
 from ledgermq.console.sessions import Session, Sessions
 from ledgermq.console.shapes.session import SignIn
+from ledgermq.console.tally import Tally
 from ledgermq.http.replies import RequestError
 from ledgermq.http.requests import Request
 from ledgermq.protocol.codes import RequestCode
@@ -25,19 +27,10 @@ ADMIN = b'{"plainAccessConfigs": [{"accessKey": "root", "admin": true}]}'
 USER = b'{"plainAccessConfigs": [{"accessKey": "root", "admin": false}]}'
 
 
-class Nobody:
-    """An account, ready to ask."""
-
-    def __init__(self, *remotes: Brokers) -> None:
-        self.remotes = list(remotes)
-
-    async def close(self) -> None: ...
-
-
 class Brokers:
     """What brokers answer, by address: to all requests of one secret, and to who asks for rules."""
 
-    config = ClientConfig()
+    config, name_servers = ClientConfig(), "127.0.0.1:1"
 
     def __init__(self, **rules: Exception | bytes) -> None:
         self.rules = rules
@@ -59,8 +52,17 @@ class Deaf(Brokers):
             raise RefusedError(16, "wrong")
 
 
+class KnownBySecret(Prover):
+    """Brokers that know every account by one secret."""
+
+    async def prove(self, name_servers: str, who: Credentials, tally: Tally) -> Standing | None:
+        if who.secret_key != "the-right-secret":
+            raise RequestError(401, "wrong")
+        return Standing(who, "user")
+
+
 class Bench(Sessions):
-    """The sessions of a console whose brokers know every account by one secret."""
+    """The sessions of a console of such brokers."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -71,12 +73,7 @@ class Bench(Sessions):
             read_only=False,
             readers=frozenset(),
         )
-
-    async def _proven(self, wanted: SignIn) -> Any:
-        if wanted.secret_key != "the-right-secret":
-            raise RequestError(401, "wrong")
-        brokers = Brokers()
-        return sessions._Proof(cast(Any, Nobody(brokers)), NO_ONE, "user", cast(Any, brokers))
+        self._prover = KnownBySecret(ClientConfig())
 
     async def begin(self, account: str, peer: str = "10.0.0.1") -> Session:
         wanted = SignIn(access_key=account, secret_key="the-right-secret")
@@ -150,15 +147,22 @@ def test_tries_of_one_network_of_ipv6_count_together() -> None:
     asyncio.run(check())
 
 
-class Late(Bench):
+class Late(Prover):
     """Brokers that answer nothing, or never."""
 
     answer: Exception | None = None
 
-    async def _proven(self, wanted: SignIn) -> Any:
+    async def prove(self, name_servers: str, who: Credentials, tally: Tally) -> Standing | None:
         if self.answer is not None:
             raise self.answer
         await asyncio.Event().wait()
+        return None
+
+
+def late_bench(answer: Exception | None = None) -> Bench:
+    bench, prover = Bench(), Late(ClientConfig())
+    bench._prover, prover.answer = prover, answer
+    return bench
 
 
 @pytest.mark.parametrize(
@@ -172,15 +176,14 @@ class Late(Bench):
 def test_a_try_is_given_back_where_nobody_could_tell(
     answer: Exception, statuses: list[int]
 ) -> None:
-    async def status(bench: Late) -> int:
+    async def status(bench: Bench) -> int:
         try:
             return await bench.status("10.0.0.1")
         except UnreachableError:
             return 502
 
     async def check() -> None:
-        bench = Late()
-        bench.answer = answer
+        bench = late_bench(answer)
         assert [await status(bench) for _ in range(7)] == statuses
 
     asyncio.run(check())
@@ -188,7 +191,7 @@ def test_a_try_is_given_back_where_nobody_could_tell(
 
 def test_a_try_that_is_broken_off_counts_and_is_noted() -> None:
     async def check() -> None:
-        bench, audit, nobody = Late(), Audit(None), cast(Any, None)
+        bench, audit, nobody = late_bench(), Audit(None), cast(Any, None)
         desk = Desk(bench, audit, nobody, nobody, lambda: 7)
         body = b'{"access_key": "somebody", "secret_key": "a-wrong-secret"}'
         headers = {"content-type": "application/json"}
@@ -218,26 +221,22 @@ def test_a_try_that_is_broken_off_counts_and_is_noted() -> None:
         (UnreachableError("no answer in 5 s"), True),
     ],
 )
-def test_an_admin_who_is_none_any_more_has_to_sign_in_anew(
-    answer: Exception | bytes, is_there: bool, monkeypatch: pytest.MonkeyPatch
+def test_an_admin_who_is_none_any_more_is_not_what_he_was(
+    answer: Exception | bytes, is_there: bool
 ) -> None:
-    monkeypatch.setattr(sessions, "_PROVEN_S", -1.0)
     brokers = Brokers(judge=ADMIN, open=RefusedError(1, "no rules"))
 
-    class Court(Bench):
-        async def _proven(self, wanted: SignIn) -> Any:
-            return sessions._Proof(cast(Any, Nobody(brokers)), NO_ONE, "admin", cast(Any, brokers))
-
-        def _wrong_one(self, remote: Any, credentials: Credentials) -> Any:
-            assert (remote, credentials) == (brokers, NO_ONE)
+    class Court(Prover):
+        def _wrong_one(self, name_servers: str, credentials: Credentials) -> Any:
+            assert (name_servers, credentials) == (brokers.name_servers, NO_ONE)
             return Deaf()
 
     async def check() -> None:
-        bench = Court()
-        bench._judges = ("judge", "open")
-        session = await bench.begin("root")
-        assert session.sees_all and await bench.find(session.id) is session
+        prover, admin = Court(ClientConfig(), ("judge", "open")), Standing(NO_ONE, "admin")
+        assert await prover.is_still(cast(Any, brokers), admin)
         brokers.rules["judge"] = answer
-        assert (await bench.find(session.id) is session) == is_there
+        assert await prover.is_still(cast(Any, brokers), admin) == is_there
+        # Whoever was none stays what he is.
+        assert await prover.is_still(cast(Any, brokers), Standing(NO_ONE, "user"))
 
     asyncio.run(check())
