@@ -18,6 +18,8 @@ from ledgermq.state.ordered_names import OrderedNames
 from ledgermq.state.topics import QUEUES_MAX
 
 _OFFSET_MAX: Final = 2**63 - 1
+# Of a queue id as text: Python refuses to read one of some thousand.
+_QUEUE_DIGITS_MAX: Final = 10
 # Of all offsets as JSON: below what a state file may have, and read within seconds at a start.
 OFFSETS_BYTES_MAX: Final = 128 << 20
 # What a pair takes besides its key, and what a queue takes: the longest id and offset, quoted.
@@ -314,11 +316,18 @@ def offsets_from_json(table: Mapping[str, Any]) -> OffsetsByKey:
     """Reads `{"topic@group": {"0": 5}}`, queue ids as text or numbers; the rest is left out."""
     offsets: OffsetsByKey = {}
     for key, queues in table.items():
-        if SEPARATOR not in key or not isinstance(queues, Mapping):
-            continue
-        offsets[key] = {
-            int(queue_id): offset
-            for queue_id, offset in queues.items()
-            if str(queue_id).isdecimal() and isinstance(offset, int) and 0 <= offset <= _OFFSET_MAX
-        }
+        if SEPARATOR in key and isinstance(queues, Mapping):
+            offsets[key] = offsets_by_queue(queues)
     return offsets
+
+
+def offsets_by_queue(table: Mapping[Any, Any]) -> dict[int, int]:
+    """Reads `{"0": 5}`, queue ids as text or numbers; what is not understood is left out."""
+    return {
+        int(text): offset
+        for text, offset in ((str(queue_id), offset) for queue_id, offset in table.items())
+        if text.isdecimal()
+        and len(text) <= _QUEUE_DIGITS_MAX
+        and isinstance(offset, int)
+        and 0 <= offset <= _OFFSET_MAX
+    }

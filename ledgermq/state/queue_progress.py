@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.dledger.errors import LedgerError
+from ledgermq.state.consumer_offsets import offsets_by_queue
 
 # Key of the queue of half messages; delay levels have their own numbers, from 1 on.
 HALF_QUEUE: Final = 0
@@ -103,7 +104,7 @@ class QueueProgress:
     def replace(self, offsets: Mapping[Any, Any]) -> None:
         """Takes over all cursors of a leader, by queue, as of this place in the log."""
         self._plan = None
-        self._offsets = _offsets(offsets)
+        self._offsets = offsets_by_queue(offsets)
 
     def _settle(self, end_index: int) -> None:
         """Applies what the entries below an index tell about the plan; idempotent."""
@@ -147,7 +148,7 @@ class QueueProgress:
 
         It stays true whoever leads next, so a smaller number than one heard before is left out.
         """
-        for level, offset in _offsets(offsets).items():
+        for level, offset in offsets_by_queue(offsets).items():
             if level != HALF_QUEUE:
                 self._heard[level] = max(self._heard.get(level, 0), offset)
 
@@ -227,20 +228,12 @@ class QueueProgress:
         """Takes over the content of delayOffset.json; what is not understood is left out."""
         table = value.get("offsetTable")
         self.replace(table if isinstance(table, Mapping) else {})
-        self._offsets.update(_offsets({HALF_QUEUE: value.get("halfOffset")}))
+        self._offsets.update(offsets_by_queue({HALF_QUEUE: value.get("halfOffset")}))
         heard = value.get("heard")
         self.hear(heard if isinstance(heard, Mapping) else {})
         match value.get("plan"):
             case [int(index), list(runs)]:
                 self._plan = _Plan(index, tuple(runs_from_json(runs)))
-
-
-def _offsets(table: Mapping[Any, Any]) -> dict[int, int]:
-    return {
-        int(queue): offset
-        for queue, offset in table.items()
-        if str(queue).isdecimal() and isinstance(offset, int) and 0 <= offset <= _OFFSET_MAX
-    }
 
 
 def runs_from_json(value: object) -> list[Run]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgermq.state import lock_grants, queue_locks
-from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable, offsets_by_queue
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS, LockGrants
 from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
@@ -482,3 +482,9 @@ def test_locks_on_their_way_are_no_other_groups_locks(monkeypatch: pytest.Monkey
 
 def queues(count: int) -> list[QueueKey]:
     return [QueueKey("t", "b", number) for number in range(count)]
+
+
+def test_what_is_no_queue_id_is_left_out() -> None:
+    """Python refuses to make a number of five thousand digits: a record with one ended members."""
+    table = {"0": 5, 1: 6, "9" * 5000: 7, "x": 8, "2": -1, "3": "9", "-4": 10, "5": 2**63}
+    assert offsets_by_queue(table) == {0: 5, 1: 6}
