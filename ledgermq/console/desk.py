@@ -248,12 +248,8 @@ class Desk:
 
         async def renew(call: Call) -> Call | None:
             # A stream that goes on is no sign that somebody is there.
-            used_s = session.used_s
-            found = await self.sessions.find(session.id)
-            if session.account is not None:
-                if found is not session:
-                    return None
-                session.used_s = used_s
+            if not await self.sessions.goes_on(session):
+                return None
             return call._replace(now_ms=self._now_ms())
 
         return renew

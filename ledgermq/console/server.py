@@ -166,6 +166,8 @@ class ConsoleServer:
     def _begin(self, started: "Deferred[None]") -> None:
         loop = asyncio.get_running_loop()
         self._loops.append(loop.create_task(keep_going("looking for clusters", self._look)))
+        looking = keep_going("looking at sessions", self._look_at_sessions)
+        self._loops.append(loop.create_task(looking))
         if self._tls.is_in_use:
             watching = keep_going("looking at certificates", self._look_at_certificates)
             self._loops.append(loop.create_task(watching))
@@ -177,6 +179,10 @@ class ConsoleServer:
         if not await self._sessions.needs_account():
             await self._sessions.open_session().identity.look_at_all()
         await asyncio.sleep(_LOOK_S)
+
+    async def _look_at_sessions(self) -> None:
+        await asyncio.sleep(_LOOK_S)
+        await self._sessions.end_old()
 
     async def _look_at_certificates(self) -> None:
         await asyncio.sleep(LOOK_INTERVAL_MS / 1000)

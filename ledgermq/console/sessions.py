@@ -43,6 +43,8 @@ _MINUTE_S: Final = 60.0
 _SILENT_S: Final = 2.0
 # An account that was changed ends its sessions so soon.
 _PROVEN_S: Final = 60.0
+# Sessions whose accounts are proven anew at the same time, when nobody waits for it.
+_LOOKED_AT_ONCE: Final = 8
 _REFUSALS: Final = (401, 403)
 _NOT_HERE: Final = "the brokers of this cluster do not let this account in"
 _NO_ACCOUNTS: Final = "the brokers of this cluster ask for no account: there are none"
@@ -133,18 +135,41 @@ class Sessions:
 
     async def find(self, session_id: str | None) -> Session | None:
         """Returns who asks; None when somebody has to sign in first."""
-        now_s = _now_s()
         session = self._sessions.get(session_id or "")
         if session is not None:
-            if now_s - session.used_s > _IDLE_S or now_s - session.begun_s > _WHOLE_S:
-                await self.end(session)
+            if not await self.goes_on(session):
                 return None
-            session.used_s = now_s
-            if now_s - session.proven_s > _PROVEN_S and not await self._still_proven(session):
-                await self.end(session)
-                return None
+            session.used_s = _now_s()
             return session
         return None if await self.needs_account() else self.open_session()
+
+    async def goes_on(self, session: Session) -> bool:
+        """Tells whether a session is there, and ends one whose time is over, or whose account is
+        not what it was. This is no use of it.
+        """
+        if session.account is None:
+            return not await self.needs_account() and session is self._open
+        if session.id not in self._sessions:
+            return False
+        now_s = _now_s()
+        is_over = now_s - session.used_s > _IDLE_S or now_s - session.begun_s > _WHOLE_S
+        if is_over or (
+            now_s - session.proven_s > _PROVEN_S and not await self._still_proven(session)
+        ):
+            await self.end(session)
+        return session.id in self._sessions
+
+    async def end_old(self) -> None:
+        """Ends what nobody may come for again: it holds a secret key, asks brokers with it, and
+        carries out what was begun.
+        """
+        turns = asyncio.Semaphore(_LOOKED_AT_ONCE)
+
+        async def look(session: Session) -> None:
+            async with turns:
+                await self.goes_on(session)
+
+        await asyncio.gather(*map(look, list(self._sessions.values())))
 
     def open_session(self) -> Session:
         """Returns the one session of all, where no account is asked for."""
@@ -171,6 +196,12 @@ class Sessions:
         if self._must_sign_in:
             return True
         asks = await asyncio.gather(*map(self._asks_account, range(len(self._strangers))))
+        if any(asks) and self._open is not None:
+            # Who comes when it is open again begins anew.
+            former, self._open = self._open, None
+            for told in self._on_end:
+                told(former.id)
+            await former.identity.close()
         return any(asks)
 
     async def _asks_account(self, number: int) -> bool:
@@ -244,7 +275,7 @@ class Sessions:
             await self.end(min(theirs, key=lambda one: one.used_s))
 
     async def end(self, session: Session) -> None:
-        """Ends a session; the open one goes on."""
+        """Ends a session; the open one ends when an account is asked for."""
         if self._sessions.pop(session.id, None) is not None:
             for told in self._on_end:
                 told(session.id)
