@@ -21,12 +21,18 @@ from math import inf
 from typing import Any, Final
 
 from ledgermq.broker.pulls.parked_rows import BLOCK_ROWS, Arrived, Asked, ParkedPull, ParkedRows
+from ledgermq.protocol.transport import payer_of
 
 # What one connection may park for one queue; a stock client parks one pull.
 _PER_CONNECTION_AND_QUEUE_MAX: Final = 100
 # What the texts of all parked pulls, and what was made of them, may take; those of pulls that
 # say the same may count as one. A usual text counts as nothing.
 WEIGHT_BYTES_MAX: Final = 64 << 20
+
+# Of the last quarter of all places, and of that of the bytes, an account or address gets none as
+# long as it has an eighth of them: nobody takes the places of all others.
+_KEPT_PART: Final = 4
+_SMALL_PART: Final = 8
 
 # So many pulls of a queue stay what they came as, which is the quickest.
 _FEW: Final = 16
@@ -99,6 +105,10 @@ class ParkedPulls:
         # How many pulls each connection has parked in which queue, and what they weigh together.
         self._counts_of: dict[Any, dict[_Queue, int]] = {}
         self._weight_of: dict[Any, int] = {}
+        # The same by account, or address, and whose the pulls of each connection are.
+        self._payer_of: dict[Any, str] = {}
+        self._count_by: Counter[str] = Counter()
+        self._weight_by: Counter[str] = Counter()
         # What each has parked last: who parks many asks for the same of all its queues.
         self._asked_of: dict[Any, Asked] = {}
         # Queues by the time at which one is due, as a heap; a place counts while its queue has that
@@ -112,15 +122,13 @@ class ParkedPulls:
         A connection that is gone was forgotten already: its pulls would stay for ever, and those
         of it that are not taken out yet would count as living again.
         """
-        weight_bytes = pull.weight_bytes
-        if (
-            not pull.connection.is_open
-            or self.count >= self._pulls_max
-            or (weight_bytes and self.weight_bytes + weight_bytes > self._weight_bytes_max)
-        ):
+        connection, weight_bytes = pull.connection, pull.weight_bytes
+        # As it was with its first one here: other requests may be signed by others.
+        payer = self._payer_of.get(connection) or payer_of(connection)
+        if not connection.is_open or not self._has_room(payer, weight_bytes):
             return False
         key = (pull.topic, pull.queue_id)
-        counts = self._counts_of.setdefault(pull.connection, {})
+        counts = self._counts_of.setdefault(connection, {})
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue(key)
@@ -131,15 +139,27 @@ class ParkedPulls:
         counts[queue] = own_count + 1
         if len(queue.few) > _FEW:
             self._pack(queue)
+        self._payer_of[connection] = payer
         self.count += 1
+        self._count_by[payer] += 1
         if weight_bytes:
             self.weight_bytes += weight_bytes
-            self._weight_of[pull.connection] = (
-                self._weight_of.get(pull.connection, 0) + weight_bytes
-            )
+            self._weight_by[payer] += weight_bytes
+            self._weight_of[connection] = self._weight_of.get(connection, 0) + weight_bytes
         if pull.deadline_ms < queue.due_ms:
             self._call_at(pull.deadline_ms, queue)
         return True
+
+    def _has_room(self, payer: str, weight_bytes: int) -> bool:
+        """Tells whether one more pull of an account, or address, may wait."""
+        return _is_below(self.count + 1, self._count_by[payer] + 1, self._pulls_max) and (
+            not weight_bytes
+            or _is_below(
+                self.weight_bytes + weight_bytes,
+                self._weight_by[payer] + weight_bytes,
+                self._weight_bytes_max,
+            )
+        )
 
     def _call_at(self, due_ms: float, queue: _Queue) -> None:
         """Gives a queue its place among those that are due."""
@@ -236,10 +256,11 @@ class ParkedPulls:
 
     def connection_lost(self, connection: object) -> None:
         """Forgets the pulls of a connection."""
-        self.weight_bytes -= self._weight_of.pop(connection, 0)
+        counts = self._counts_of.pop(connection, {})
+        self._count_out(connection, sum(counts.values()), self._weight_of.pop(connection, 0))
         self._asked_of.pop(connection, None)
-        for queue, count in self._counts_of.pop(connection, {}).items():
-            self.count -= count
+        self._payer_of.pop(connection, None)
+        for queue, count in counts.items():
             queue.lost_count += count
             size = len(queue)
             if queue.lost_count >= size:
@@ -353,20 +374,41 @@ class ParkedPulls:
 
     def _forget(self, queue: _Queue, connection: Any, weight_bytes: int, count: int) -> None:
         """Counts so many pulls no more, each of which weighs so much."""
+        weight_bytes *= count
+        self._count_out(connection, count, weight_bytes)
+        if weight_bytes:
+            self._weight_of[connection] -= weight_bytes
+            if not self._weight_of[connection]:
+                del self._weight_of[connection]
         counts = self._counts_of[connection]
         counts[queue] -= count
         if not counts[queue]:
             del counts[queue]
             if not counts:
-                del self._counts_of[connection]
+                del self._counts_of[connection], self._payer_of[connection]
                 self._asked_of.pop(connection, None)
+
+    def _count_out(self, connection: Any, count: int, weight_bytes: int) -> None:
+        """Takes so many pulls of a connection off all counts but its own."""
+        payer = self._payer_of.get(connection)
+        if payer is None:
+            return
         self.count -= count
+        self._count_by[payer] -= count
+        if not self._count_by[payer]:
+            del self._count_by[payer]
         if weight_bytes:
-            weight_bytes *= count
             self.weight_bytes -= weight_bytes
-            self._weight_of[connection] -= weight_bytes
-            if not self._weight_of[connection]:
-                del self._weight_of[connection]
+            self._weight_by[payer] -= weight_bytes
+            if not self._weight_by[payer]:
+                del self._weight_by[payer]
+
+
+def _is_below(whole: int, own: int, limit: int) -> bool:
+    """Tells whether there may be so much of all, of which so much is of one."""
+    return whole <= limit and (
+        whole * _KEPT_PART <= limit * (_KEPT_PART - 1) or own * _SMALL_PART <= limit
+    )
 
 
 def _wanting(arrived: Arrived) -> Callable[[ParkedRows], Sequence[bool]]:

@@ -30,15 +30,22 @@ _PULL_BYTES_MAX = 60
 
 
 class Peer(str):
-    """A connection with a name."""
+    """A connection with a name, of an account of the same name, or of another one."""
 
     is_open = True
+    account: str
+
+    def __new__(cls, name: str, account: str = "") -> Peer:
+        peer = super().__new__(cls, name)
+        peer.account = account or name
+        return peer
 
 
 class Compared:
     """A connection that counts how often it is looked at among others."""
 
     is_open = True
+    account, peer_host = None, "10.0.0.9"
     count = 0
 
     def __hash__(self) -> int:
@@ -141,8 +148,8 @@ def test_long_conditions_together_have_a_bound() -> None:
 
 
 def test_weight_comes_back_with_those_that_are_woken() -> None:
-    pulls = ParkedPulls(10, weight_bytes_max=100)
-    assert pulls.park(parked("a", 0, 60)) and not pulls.park(parked("b", 0, 60))
+    pulls = ParkedPulls(10, weight_bytes_max=160)
+    assert pulls.park(parked("a", 0, 60)) and not pulls.park(parked("b", 0, 120))
     assert pulls.park(parked("b", 1, 40)) and pulls.weight_bytes == 100
     assert len(pulls.wake([("T", 0, 6, 0)])) == 1
     assert pulls.weight_bytes == 40
@@ -275,10 +282,43 @@ def test_scan_finds_longer_queues_and_late_pulls() -> None:
 
 
 def test_full_table_does_not_park() -> None:
-    pulls = ParkedPulls(2)
-    assert pulls.park(parked()) and pulls.park(parked())
-    assert not pulls.park(parked())
-    assert pulls.count == 2
+    pulls = ParkedPulls(20)
+    assert all(pulls.park(parked(connection=f"c{number}")) for number in range(20))
+    assert not pulls.park(parked(connection="late"))
+    assert pulls.count == 20
+
+
+def test_nobody_takes_the_places_of_all_others() -> None:
+    """Who finds none is answered at once, and asks again at once."""
+    pulls = ParkedPulls(1000)
+
+    def park_all(payer: str) -> int:
+        number = 0
+        while pulls.park(parked(connection=Peer(f"{payer}{number // 100}", payer))):
+            number += 1
+        return number
+
+    assert park_all("greedy") == 750
+    assert park_all("other") == 125
+    assert park_all("third") == 125 and pulls.count == 1000
+    assert park_all("fourth") == 0
+    for number in range(8):
+        pulls.connection_lost(Peer(f"greedy{number}", "greedy"))
+    assert pulls.count == 250
+    # Taken out by a message, they count no more for whoever parked them.
+    assert len(pulls.wake([("T", 0, 6, 0)])) == 250
+    assert (pulls.count, pulls._count_by, pulls._payer_of) == (0, {}, {})
+    assert park_all("greedy") == 750
+
+
+def test_nobody_takes_the_memory_of_all_others_for_conditions() -> None:
+    pulls = ParkedPulls(100_000, weight_bytes_max=1000)
+    weighing = [pulls.park(parked(Peer("a", "greedy"), n, 10)) for n in range(100)]
+    assert weighing.count(True) == 75
+    assert [pulls.park(parked(Peer("b", "other"), n, 10)) for n in range(20)].count(True) == 12
+    assert pulls.park(parked(Peer("a", "greedy"), 0, 0))
+    pulls.connection_lost(Peer("a", "greedy"))
+    assert pulls.weight_bytes == 120 and pulls._weight_by == {"other": 120}
 
 
 def test_one_connection_parks_a_bounded_number_for_a_queue() -> None:
