@@ -41,7 +41,8 @@ class FailedTries:
         if self._mode == "orderly":
             return self._in_order(message, now_ms)
         times_max = RECONSUME_TIMES_MAX if self._times_max is None else self._times_max
-        times = message.reconsume_times
+        # Of one that was not given back yet its sender says the number, which may be below 0.
+        times = max(message.reconsume_times, 0)
         which = f"try {times + 1} of {times_max + 1}"
         if times >= times_max:
             return f"{which}, it goes to the dead letters"

@@ -15,11 +15,11 @@ OTHER = MessageQueue("T", "b", 1)
 HOST = (b"\x7f\x00\x00\x01", 1)
 
 
-def message(offset: int, queue: MessageQueue = QUEUE) -> ReceivedMessage:
-    body = b"%d" % offset
-    data = encode_record(
-        queue.topic.encode(), queue.queue_id, 0, offset, 0, 0, 0, HOST, 0, HOST, 0, 0, body, b""
-    )
+def message(
+    offset: int, queue: MessageQueue = QUEUE, *, times: int = 0, properties: str = ""
+) -> ReceivedMessage:
+    head = (queue.topic.encode(), queue.queue_id, 0, offset, 0, 0, 0, HOST, 0, HOST, times, 0)
+    data = encode_record(*head, b"%d" % offset, properties.encode())
     return ReceivedMessage(decode_record(data), queue, 1000)
 
 

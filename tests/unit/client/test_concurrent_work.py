@@ -7,6 +7,7 @@ import pytest
 from ledgermq.client.arrived import Arrived
 from ledgermq.client.concurrent_work import ConcurrentWork
 from ledgermq.client.errors import RefusedError, UnreachableError
+from ledgermq.client.failed_tries import FailedTries
 from ledgermq.client.listening import Listening
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue
@@ -27,7 +28,8 @@ class Bench:
         self.open.set()
         self.arrived = Arrived()
         self.held = ProcessQueue(QUEUE, 0)
-        self.listening = Listening("g", UserFunction(self.listen, 1))
+        tries = FailedTries("concurrent", None, 1.0)
+        self.listening = Listening("g", UserFunction(self.listen, 1), tries=tries)
         self.work = ConcurrentWork(
             self.listening,
             self.arrived,
@@ -48,9 +50,9 @@ class Bench:
             raise self.refusals.pop(0)
         self.given_back.append(one.queue_offset)
 
-    def arrive(self, *offsets: int) -> None:
+    def arrive(self, *offsets: int, times: int = 0) -> None:
         for offset in offsets:
-            self.arrived.put_nowait((self.held, message(offset)))
+            self.arrived.put_nowait((self.held, message(offset, times=times)))
 
     async def wait_done(self, count: int) -> None:
         while len(self.done) < count:
@@ -65,6 +67,19 @@ def test_failed_messages_are_given_back_and_all_are_counted() -> None:
         assert sorted(bench.given_back) == [1, 3]
         tally = bench.listening.tallies["T"]
         assert (tally.consumed_count, tally.failed_count) == (2, 2)
+        await bench.work.stop(1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("times", [-100, -(2**31), 2**31 - 1])
+def test_whatever_a_sender_says_of_earlier_tries_a_failed_message_is_given_back(times: int) -> None:
+    async def scenario() -> None:
+        bench = Bench(workers=1)
+        bench.arrive(1, times=times)
+        bench.arrive(2)
+        await bench.wait_done(2)
+        assert bench.given_back == [1] and bench.done == [1, 2]
         await bench.work.stop(1)
 
     run(scenario())

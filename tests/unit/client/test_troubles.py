@@ -232,6 +232,9 @@ def test_failed_tries_say_which_and_what_comes_next() -> None:
     )
     assert "try 2 of 17, next in 30 s" in tries.told(received(1), now_ms)
     assert "try 16 of 17, next in 7200 s" in tries.told(received(15), now_ms)
+    # Its sender says so.
+    for times in (-1, -3, -4, -22, -(2**31)):
+        assert "try 1 of 17, next in 10 s" in tries.told(received(times), now_ms)
     assert tries.told(received(16), now_ms).endswith("try 17 of 17, it goes to the dead letters")
     assert "try 1 of 1, it goes to the dead letters" in FailedTries("concurrent", 0, 1.0).told(
         received(0), now_ms
