@@ -11,7 +11,7 @@ from ledgermq.client.errors import RefusedError
 from ledgermq.console.absent import missing
 from ledgermq.console.accounts import Rules, load_rules, text_of_account
 from ledgermq.console.actions.plan import Plan, Step
-from ledgermq.console.actions.topics import writer_of, writers_of
+from ledgermq.console.actions.topics import check_new_name, writer_of, writers_of
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.looks import read_settings
@@ -53,6 +53,11 @@ async def _rules_now(view: ClusterView, broker: str, access_key: str) -> str:
 async def plan_put_account(call: Call, wanted: shapes.PutAccount) -> Plan:
     """Creates or changes an account; its secret is in no text."""
     view = call.cluster
+    check_new_name(wanted.access_key, "account")
+    for rule in wanted.topics or ():
+        check_new_name(rule, "topic")
+    for rule in wanted.groups or ():
+        check_new_name(rule, "group")
     header = CreateAccessConfigRequestHeader(
         access_key=wanted.access_key,
         secret_key=wanted.secret_key,

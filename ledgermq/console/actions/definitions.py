@@ -1,8 +1,7 @@
 """Topics and consumer groups as one document: written, and made so again here or elsewhere."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
@@ -10,7 +9,13 @@ import msgspec
 
 from ledgermq.console.actions.groups import put_group_step, text_of_group
 from ledgermq.console.actions.plan import Plan, Step
-from ledgermq.console.actions.topics import header_of, put_topic_step, text_of_topic, writers_of
+from ledgermq.console.actions.topics import (
+    check_new_name,
+    header_of,
+    put_topic_step,
+    text_of_topic,
+    writers_of,
+)
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.shapes import actions as shapes
@@ -21,6 +26,8 @@ from ledgermq.http.replies import RequestError
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
 
 _OF_BROKERS: Final = frozenset({"system", "retry", "dead_letter"})
+# Topics and groups in a document of an account that is no admin.
+_NO_ADMIN_MAX: Final = 500
 _One = TypeVar("_One", TopicDefinition, GroupDefinition)
 _Config = TypeVar("_Config")
 
@@ -95,29 +102,42 @@ def _of_group(one: SubscriptionGroupConfig) -> GroupDefinition:
 async def plan_import(call: Call, wanted: shapes.ImportDefinitions) -> Plan:
     """Makes topics and consumer groups as a document has them: only what differs is an item."""
     told = wanted.definitions
-    steps = [*await _topic_steps(call, told.topics), *await _group_steps(call, told.groups)]
-    targets = Counter(step.target for step in steps)
-    if twice := [target for target, count in targets.items() if count > 1]:
-        message = f"the document has {twice[0]} more than once"
-        raise RequestError(400, message, field="definitions", value=twice[0])
-    steps = [step for step in steps if step.before != step.after]
-    made = sum(not step.before for step in steps)
-    return Plan(
-        summary=f"import {len(told.topics)} topics and {len(told.groups)} consumer groups:"
-        f" {made} to create, {len(steps) - made} to change",
+    count = len(told.topics) + len(told.groups)
+    if count > _NO_ADMIN_MAX and not call.sees_all:
+        # Brokers refuse each of them.
+        message = f"this defines {count}; who is no admin imports {_NO_ADMIN_MAX} at most"
+        raise RequestError(403, message, field="definitions", value=count, limit=_NO_ADMIN_MAX)
+    plan = Plan(
+        summary="",
         object="definitions",
-        steps=steps,
         warnings=["what is here and not in the document stays as it is"],
     )
+    made, targets = 0, set()
+    for steps in (_topic_steps(call, told.topics), _group_steps(call, told.groups)):
+        async for step in steps:
+            if step.target in targets:
+                message = f"the document has {step.target} more than once"
+                raise RequestError(400, message, field="definitions", value=step.target)
+            targets.add(step.target)
+            if step.before != step.after:
+                plan.add(step)
+                made += not step.before
+    plan.summary = (
+        f"import {len(told.topics)} topics and {len(told.groups)} consumer groups:"
+        f" {made} to create, {len(plan.steps) - made} to change"
+    )
+    return plan
 
 
-async def _topic_steps(call: Call, wanted: list[TopicDefinition]) -> list[Step]:
-    view, steps = call.cluster, []
+async def _topic_steps(call: Call, wanted: list[TopicDefinition]) -> AsyncIterator[Step]:
+    view = call.cluster
     there = (await view.topics()).by_name
     own = await own_names(view)
     for one in wanted:
         # Of ten thousand: all others have their turn.
         await asyncio.sleep(0)
+        if one.topic not in there:
+            check_new_name(one.topic, "topic")
         if kind_of(one.topic, None, own) in _OF_BROKERS:
             message = f"{one.topic} is a topic of the system, or of a consumer group"
             raise RequestError(400, message, field="definitions", value=one.topic)
@@ -131,8 +151,7 @@ async def _topic_steps(call: Call, wanted: list[TopicDefinition]) -> list[Step]:
             step = put_topic_step(view, target.name, text_of_topic(entry), header)
             step.target = f"{target.name}: topic {one.topic}"
             step.look = partial(_look_at_topic, view, one.topic, target.name)
-            steps.append(step)
-    return steps
+            yield step
 
 
 async def _look_at_topic(view: ClusterView, topic: str, broker: str) -> str:
@@ -144,11 +163,13 @@ async def _look_at_group(view: ClusterView, group: str, broker: str) -> str:
     return text_of_group((await view.groups()).by_name.get(group, {}).get(broker))
 
 
-async def _group_steps(call: Call, wanted: list[GroupDefinition]) -> list[Step]:
-    view, steps = call.cluster, []
+async def _group_steps(call: Call, wanted: list[GroupDefinition]) -> AsyncIterator[Step]:
+    view = call.cluster
     groups = (await view.groups()).by_name
     for one in wanted:
         await asyncio.sleep(0)
+        if one.group not in groups:
+            check_new_name(one.group, "group")
         if is_system_group(one.group):
             message = f"{one.group} is a group of the system"
             raise RequestError(400, message, field="definitions", value=one.group)
@@ -166,5 +187,4 @@ async def _group_steps(call: Call, wanted: list[GroupDefinition]) -> list[Step]:
             step = put_group_step(view, target.name, there, body)
             step.target = f"{target.name}: group {one.group}"
             step.look = partial(_look_at_group, view, one.group, target.name)
-            steps.append(step)
-    return steps
+            yield step

@@ -51,13 +51,14 @@ async def plan_resend(call: Call, wanted: shapes.ResendDeadLetters) -> Plan:
         raise RequestError(400, message, field="per_s", value=wanted.per_s, limit=_PER_S_MIN)
     steps = await _chosen(call, wanted, "the topic it comes from")
     seconds = len(steps) / wanted.per_s
-    return Plan(
+    plan = Plan(
         summary=f"send {len(steps)} dead letters of {wanted.group} anew, in {seconds:.0f} s",
         object=f"group {wanted.group}",
-        steps=steps,
         warnings=["those that were sent anew before are left out as they are reached"],
         run_all=partial(_work, call.cluster, wanted, [step.target for step in steps]),
     )
+    await plan.extend(steps)
+    return plan
 
 
 async def plan_drop(call: Call, wanted: shapes.DropDeadLetters) -> Plan:
@@ -65,13 +66,14 @@ async def plan_drop(call: Call, wanted: shapes.DropDeadLetters) -> Plan:
     steps = await _chosen(call, wanted, "dropped")
     for step in steps:
         step.after = "dropped"
-    return Plan(
+    plan = Plan(
         summary=f"drop {len(steps)} dead letters of {wanted.group}",
         object=f"group {wanted.group}",
-        steps=steps,
         warnings=["a letter that is dropped is sent to nobody, unless somebody chooses it again"],
         run_all=partial(_work, call.cluster, wanted, [step.target for step in steps]),
     )
+    await plan.extend(steps)
+    return plan
 
 
 async def _chosen(call: Call, wanted: _Wanted, after: str) -> list[Step]:
@@ -87,11 +89,9 @@ async def _chosen(call: Call, wanted: _Wanted, after: str) -> list[Step]:
             message = "give places or a filter, not both"
             raise RequestError(400, message, field="messages")
         places = [f"{one.broker}/{one.queue}/{one.offset}" for one in wanted.messages]
-        steps = [Step(target=place, after=after) for place in places]
-    else:
-        async with call.searches.scans.turn(call.account):
-            steps = await _fitting(call, topic, targets, wanted)
-    return list({step.target: step for step in steps}.values())
+        return [Step(target=place, after=after) for place in dict.fromkeys(places)]
+    async with call.searches.scans.turn(call.account):
+        return await _fitting(call, topic, targets, wanted)
 
 
 async def _fitting(call: Call, topic: str, targets: list[Target], wanted: _Wanted) -> list[Step]:

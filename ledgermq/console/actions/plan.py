@@ -1,9 +1,17 @@
 """Plan: what a change would do; nothing is done before somebody confirms it."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from ledgermq.http.replies import RequestError
+
+# Of the items of one change.
+STEPS_MAX: Final = 100_000
+# Of them, what is made in one turn of the loop.
+_OF_TURN: Final = 500
 # Of a step, besides its texts: with what does it, and without.
 _READY_STEP_BYTES: Final = 1024
 _STEP_BYTES: Final = 384
@@ -43,34 +51,74 @@ class Plan:
     summary: str
     # What the audit log names it by.
     object: str
-    steps: list[Step]
+    steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     # Does all steps at once and tells of each; None: they are done one by one.
     run_all: Callable[[Tell], Awaitable[None]] | None = None
     # What it keeps besides its steps, until it has ended: the message that is to be sent.
     held_bytes: int = 0
+    # How many steps are in each state.
+    counts: Counter[ItemState] = field(init=False, default_factory=Counter)
+    # About how many bytes of memory the steps take, and of these what does them.
+    _steps_bytes: int = field(init=False, default=0)
+    _ready_bytes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        given, self.steps = self.steps, []
+        for step in given:
+            self.add(step)
+
+    def add(self, step: Step) -> None:
+        """Adds a step; its texts do not change any more, but for the reason (`told`).
+
+        Raises:
+            RequestError: there are too many.
+        """
+        if len(self.steps) >= STEPS_MAX:
+            message = f"this has more than {STEPS_MAX} items"
+            raise RequestError(400, message, field="items", limit=STEPS_MAX)
+        self.steps.append(step)
+        self.counts[step.state] += 1
+        target_bytes = _bytes_of(step.target)
+        texts_bytes = target_bytes + _bytes_of(step.before) + _bytes_of(step.after)
+        self._steps_bytes += _STEP_BYTES + texts_bytes + _bytes_of(step.reason)
+        if step.run is not None:
+            # What does it has the name once more.
+            ready_bytes = _READY_STEP_BYTES - _STEP_BYTES + target_bytes
+            self._steps_bytes += ready_bytes
+            self._ready_bytes += ready_bytes
+
+    async def extend(self, steps: Iterable[Step]) -> None:
+        """Adds many steps, and lets all others have their turn meanwhile.
+
+        Raises:
+            RequestError: as `add`.
+        """
+        for number, step in enumerate(steps):
+            if number % _OF_TURN == 0:
+                await asyncio.sleep(0)
+            self.add(step)
+
+    def told(self, step: Step, state: ItemState, reason: str = "") -> None:
+        """Notes what became of a step."""
+        self.counts[step.state] -= 1
+        self.counts[state] += 1
+        self._steps_bytes += _bytes_of(reason) - _bytes_of(step.reason)
+        step.state, step.reason = state, reason
 
     def size(self) -> int:
         """Returns about how many bytes of memory it takes, with all its steps."""
         texts = [self.summary, self.object, *self.warnings]
-        total = self.held_bytes + _STEP_BYTES + sum(map(len, texts)) * _CHAR_BYTES
-        for step in self.steps:
-            is_ready = step.run is not None
-            # What does it has the name once more.
-            chars = len(step.target) * (1 + is_ready) + len(step.reason)
-            chars += len(step.before) + len(step.after)
-            is_plain = (
-                step.target.isascii()
-                and step.before.isascii()
-                and step.after.isascii()
-                and step.reason.isascii()
-            )
-            total += chars if is_plain else chars * _CHAR_BYTES
-            total += _READY_STEP_BYTES if is_ready else _STEP_BYTES
-        return total
+        return self.held_bytes + _STEP_BYTES + sum(map(_bytes_of, texts)) + self._steps_bytes
 
     def let_go(self) -> None:
         """Nothing of it will be done any more: only what there is to tell is kept."""
         self.run_all, self.held_bytes = None, 0
+        self._steps_bytes -= self._ready_bytes
+        self._ready_bytes = 0
         for step in self.steps:
             step.run = step.look = None
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text) * _CHAR_BYTES

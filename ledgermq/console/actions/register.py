@@ -42,8 +42,6 @@ _LARGE_MAX: Final = 2
 # Memory of what runs, of all and of one account, but for one that runs alone.
 _RUNNING_BYTES_MAX: Final = 256 << 20
 _RUNNING_BYTES_OF_ACCOUNT_MAX: Final = 128 << 20
-# Of the items of one change.
-_STEPS_MAX: Final = 100_000
 # Of all that is kept besides what runs.
 _KEPT_STEPS_MAX: Final = 300_000
 # A request that could not even be sent was not carried out.
@@ -91,9 +89,6 @@ class Register:
         """
         if not plan.steps:
             raise RequestError(409, f"nothing to do: {plan.summary}", code="nothing_to_do")
-        if len(plan.steps) > _STEPS_MAX:
-            message = f"this has {len(plan.steps)} items, {_STEPS_MAX} are allowed"
-            raise RequestError(400, message, field="items", limit=_STEPS_MAX)
         size = plan.size()
         if size > _LARGE_BYTES_MAX:
             message = f"this takes {size} bytes of memory, {_LARGE_BYTES_MAX} are allowed"
@@ -130,7 +125,7 @@ class Register:
             self._check_room_to_run(action)
             action.state, action.begun_ms = "running", self._now_ms()
             for step in action.plan.steps:
-                step.state = "waiting"
+                action.plan.told(step, "waiting")
             self._note(action, "done", f"begun: {action.plan.summary}")
             action.task = asyncio.get_running_loop().create_task(self._run(call, action))
             action.task.add_done_callback(lambda _: self._stop_unbegun(call, action))
@@ -289,7 +284,7 @@ class Register:
                 await self._run_all(action)
             else:
                 for step in action.plan.steps:
-                    await _run_step(step)
+                    await _run_step(action.plan, step)
             action.state = "done"
         except asyncio.CancelledError:
             action.state = "stopped"
@@ -315,7 +310,7 @@ class Register:
         def tell(target: str, state: ItemState, reason: str) -> None:
             step = by_target.get(target)
             if step is not None:
-                step.state, step.reason = state, reason
+                action.plan.told(step, state, reason)
 
         failure = "it ended before this item"
         try:
@@ -327,7 +322,7 @@ class Register:
             failure = "a fault of this program; its log says more"
         for step in action.plan.steps:
             if step.state == "waiting":
-                step.state, step.reason = "failed", failure
+                action.plan.told(step, "failed", failure)
 
     def _note_end(self, action: _Action) -> None:
         counts = _counts(action)
@@ -355,7 +350,9 @@ class Register:
 
     def _shape(self, call: Call, action: _Action) -> shapes.Action:
         query = call.asks(shapes.ItemsQuery)
-        steps = [step for step in action.plan.steps if query.state in ("", step.state)]
+        steps = action.plan.steps
+        if query.state:
+            steps = [step for step in steps if step.state == query.state]
         is_mine = action.session == call.session and action.state == "preview"
         return shapes.Action(
             id=action.id,
@@ -384,10 +381,10 @@ class Register:
 
 
 def _counts(action: _Action) -> dict[str, int]:
-    return dict(Counter(step.state for step in action.plan.steps))
+    return {state: count for state, count in action.plan.counts.items() if count}
 
 
-async def _run_step(step: Step) -> None:
+async def _run_step(plan: Plan, step: Step) -> None:
     """Does one thing; whatever goes wrong is its own outcome."""
     assert step.run is not None
     is_sent = False
@@ -395,26 +392,26 @@ async def _run_step(step: Step) -> None:
         if step.look is not None:
             now = await step.look()
             if now != step.before:
-                step.state = "skipped"
-                step.reason = f"somebody changed it since the preview; now: {now or 'nothing'}"
+                reason = f"somebody changed it since the preview; now: {now or 'nothing'}"
+                plan.told(step, "skipped", reason)
                 return
         is_sent = True
-        step.reason = await step.run()
-        step.state = "done"
+        plan.told(step, "done", await step.run())
     except SkippedError as error:
-        step.state, step.reason = "skipped", str(error)
+        plan.told(step, "skipped", str(error))
     except asyncio.CancelledError:
         if is_sent:
-            step.state, step.reason = "unknown", "it was stopped before an answer came"
+            plan.told(step, "unknown", "it was stopped before an answer came")
         raise
     except RequestError as error:
-        step.state, step.reason = "failed", error.message
+        plan.told(step, "failed", error.message)
     except FAILURES as error:
-        step.reason = reason_of(error)
-        step.state = "unknown" if is_sent and _may_be_done(error) else "failed"
+        plan.told(
+            step, "unknown" if is_sent and _may_be_done(error) else "failed", reason_of(error)
+        )
     except Exception:
         _log.failure("an item of a change broke off")
-        step.state, step.reason = "failed", "a fault of this program; its log says more"
+        plan.told(step, "failed", "a fault of this program; its log says more")
 
 
 def _may_be_done(error: Exception) -> bool:

@@ -32,6 +32,8 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.names import DEFAULT_TOPIC
 
+# Controls, formats (those that turn the direction of writing), surrogates, ends of lines.
+_NOT_IN_NAMES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _KEPT_FLAGS: Final = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
 _DELIVER_S: Final = 30.0
 _BROKERS_MAX: Final = 1000
@@ -81,13 +83,14 @@ async def _look(view: ClusterView, topic: str, broker: str) -> str:
 
 
 def check_new_name(name: str, field: str) -> None:
-    """Refuses control characters before anything is noted; brokers tell what else is not allowed.
+    """Refuses what a name of something new has nowhere: control characters, what is invisible or
+    turns the direction of writing, line ends; brokers tell what else is not allowed.
 
     Raises:
         RequestError: the name has some.
     """
-    if any(unicodedata.category(one) == "Cc" for one in name):
-        message = f"the name of a {field} has no control characters"
+    if any(unicodedata.category(one) in _NOT_IN_NAMES for one in name):
+        message = f"the name of a {field} has no control characters, nor any that are invisible"
         raise RequestError(400, message, field=field, value=name)
 
 
