@@ -158,7 +158,7 @@ async def _consume(
                         if output is not None:
                             output.write(body + b"\n")
                         if not is_quiet:
-                            print(_shown(message, options.json), flush=True)
+                            print(shown_message(message, options.json), flush=True)
                         if progress.count == options.count:
                             break
             consumer.acknowledge()
@@ -214,7 +214,8 @@ def _tell(options: argparse.Namespace, progress: Progress, checksum: Checksum) -
     print(progress.summary(elapsed_s), file=sys.stderr if not options.checksum else stream)
 
 
-def _shown(message: ReceivedMessage, as_json: bool) -> str:
+def shown_message(message: ReceivedMessage, as_json: bool) -> str:
+    """Returns a message as it is printed: its body, or all of it as a line of JSON."""
     if not as_json:
         # What a message holds must not act on a terminal; in a pipe it stays as it is.
         if sys.stdout.isatty():
@@ -236,6 +237,7 @@ def _shown(message: ReceivedMessage, as_json: bool) -> str:
             "stored": local_time(message.store_timestamp_ms),
             **fields_of(message.body),
         },
-        ensure_ascii=False,
+        # On a terminal nothing acts but what JSON is made of; in a pipe texts stay as they are.
+        ensure_ascii=sys.stdout.isatty(),
         sort_keys=True,
     )

@@ -6,15 +6,19 @@ import argparse
 import hashlib
 import importlib.util
 import io
+import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from ledgermq.cli.bench import quantile
-from ledgermq.cli.consume import Checksum
+from ledgermq.cli.consume import Checksum, shown_message
 from ledgermq.cli.main import main
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.send import InputError, add_arguments, keyed_messages
+from ledgermq.client import MessageQueue, ReceivedMessage
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -130,6 +134,32 @@ def test_consume_refuses_ends_that_cannot_come(
         main(["consume", "-n", "127.0.0.1:1", "-t", "T", *words])
     assert ended.value.code == 2
     assert words[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_a_message_holds_acts_on_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    acting = "\x1b[31m \x9b31m \x9d0;title\x07 \u202e \u0436"
+    message = SimpleNamespace(
+        topic="T",
+        body=acting.encode(),
+        tags=acting,
+        keys=acting,
+        properties={acting: acting},
+        born_timestamp_ms=1,
+        store_timestamp_ms=1,
+        queue=MessageQueue(topic="T", broker_name="b", queue_id=0),
+        queue_offset=0,
+        message_id="m",
+    )
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    line = shown_message(cast("ReceivedMessage", message), as_json=True)
+    assert json.loads(line)["body"] == json.loads(line)["tags"] == acting
+    assert json.loads(line)["properties"] == {acting: acting}
+    # In a pipe a text stays as it is, for those who look for it.
+    assert line.isascii() is is_terminal and ("\u0436" in line) is not is_terminal
+    assert is_terminal is not bool({"\x9b", "\x9d", "\u202e"} & set(line))
 
 
 def test_progress_keeps_off_a_terminal_that_shows_something_else() -> None:
