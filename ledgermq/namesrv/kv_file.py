@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.protocol.replaced_file import replace_file
 
 # What a start reads; more than the table ever writes, for files of upstream's.
@@ -46,16 +47,13 @@ def read_kv_file(path: Path) -> Namespaces:
     """Reads the file; a missing one is an empty table.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not such a table, or larger than it may be.
+        OSError: the file cannot be read, is no regular one, or larger than it may be.
+        ValueError: it is not such a table.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        data, _ = read_regular_file(path, FILE_BYTES_MAX)
     except FileNotFoundError:
         return {}
-    if len(data) > FILE_BYTES_MAX:
-        raise ValueError(f"{path} has more than {FILE_BYTES_MAX} bytes, which are allowed")
     text = data.decode("utf-8")
     try:
         document = json.loads(text) if text.strip() else {}

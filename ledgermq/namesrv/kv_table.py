@@ -103,8 +103,8 @@ class KvTable:
         """Reads the file; a missing one is an empty table.
 
         Raises:
-            OSError: the file cannot be read.
-            ValueError: it is not such a table, or larger than it may be.
+            OSError: the file cannot be read, is no regular one, or larger than it may be.
+            ValueError: it is not such a table.
         """
         self._namespaces = read_kv_file(self._path)
         self._begin_anew()

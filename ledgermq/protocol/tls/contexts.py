@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.protocol.properties_file import parse_properties_file
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.protocol.tls.engine import TlsEngine, TlsError, reason_of
 
+_FILE_BYTES_MAX: Final = 1 << 20
 _SERVER: Final = "tls.server."
 _CLIENT: Final = "tls.client."
 _CLIENT_AUTH: Final = {
@@ -44,7 +46,8 @@ def read_tls_file(path: str | Path) -> dict[str, str]:
         TlsSettingsError: it cannot be read.
     """
     try:
-        return parse_properties_file(Path(path).expanduser().read_bytes())
+        data, _ = read_regular_file(Path(path).expanduser(), _FILE_BYTES_MAX)
+        return parse_properties_file(data)
     except OSError as error:
         raise TlsSettingsError(f"{path}: {error.strerror}") from error
     except ValueError as error:

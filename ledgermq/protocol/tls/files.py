@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.protocol.properties_file import parse_properties_file
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.protocol.tls.contexts import (
     ServerTls,
     client_context,
@@ -21,8 +22,8 @@ from ledgermq.protocol.tls.contexts import (
     server_context,
 )
 
-# Of a file that is read to see whether it changed; a longer one counts by its beginning and size.
-_BYTES_MAX: Final = 1 << 20
+# Of a file that is read to see whether it changed; a longer one counts by its size.
+_BYTES_MAX: Final = 4 << 20
 # Ends the keys that name files.
 _NAMES_A_FILE: Final = "Path"
 
@@ -104,9 +105,7 @@ class TlsFiles:
 def _read(path: str) -> tuple[bytes, str]:
     """The bytes of a file, and what stands for them; no bytes when it cannot be read."""
     try:
-        with Path(path).expanduser().open("rb") as file:
-            data = file.read(_BYTES_MAX)
-            size = file.seek(0, 2)
+        data, _ = read_regular_file(Path(path).expanduser(), _BYTES_MAX)
     except (OSError, RuntimeError, ValueError) as error:
         return b"", repr(error)
-    return data, f"{size} {hashlib.sha256(data).hexdigest()}"
+    return data, hashlib.sha256(data).hexdigest()

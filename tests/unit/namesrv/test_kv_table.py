@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,7 +105,15 @@ def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kv.json"
     with path.open("wb") as file:
         file.truncate(FILE_BYTES_MAX + 1)
-    with pytest.raises(ValueError, match="more than"):
+    with pytest.raises(OSError, match="more than"):
+        make_table(path)
+
+
+@pytest.mark.timeout(20)
+def test_a_start_waits_for_no_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="no regular file"):
         make_table(path)
 
 
