@@ -9,6 +9,7 @@ import argparse
 import json
 from typing import Any, Final
 
+from ledgermq.cli.security import SecurityError, read_secret
 from ledgermq.cli.subcommand import BROKERS, Flag, Row, boolean, order
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
@@ -26,10 +27,20 @@ _ACCOUNT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _account_of(options: argparse.Namespace) -> CreateAccessConfigRequestHeader:
+def account_of(options: argparse.Namespace) -> CreateAccessConfigRequestHeader:
+    """Returns the account that is to be made or changed.
+
+    Raises:
+        SecurityError: its secret cannot be read.
+    """
+    secret = options.secretKey
+    if options.secretKeyFile is not None:
+        if secret is not None:
+            raise SecurityError("-s and --secretKeyFile both name the secret: give one of them")
+        secret = read_secret(options.secretKeyFile, ascii(options.accessKey)[1:-1])
     return CreateAccessConfigRequestHeader(
         access_key=options.accessKey,
-        secret_key=options.secretKey,
+        secret_key=secret,
         white_remote_address=options.whiteRemoteAddress,
         admin=options.admin,
         default_topic_perm=options.defaultTopicPerm,
@@ -73,14 +84,21 @@ SUBCOMMANDS: Final = {
         BROKERS,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         _ACCESS_KEY,
-        Flag("-s", "secretKey", "its secret; needed for a new account", None),
+        Flag("-s", "secretKey", "its secret, seen by all users of this machine: better -f", None),
+        Flag(
+            "-f",
+            "secretKeyFile",
+            "file with its secret, mode 0600; - for standard input, asked for on a terminal;"
+            " needed for a new account",
+            None,
+        ),
         Flag("-w", "whiteRemoteAddress", "addresses that need no signature", None),
         Flag("-i", "defaultTopicPerm", "DENY, PUB, SUB or PUB|SUB", None),
         Flag("-u", "defaultGroupPerm", "DENY, PUB, SUB or PUB|SUB", None),
         Flag("-t", "topicPerms", "topicA=PUB,topicB=SUB", None),
         Flag("-g", "groupPerms", "groupA=SUB,groupB=DENY", None),
         Flag("-m", "admin", "may administrate: true or false", False, boolean),
-        header=_account_of,
+        header=account_of,
     ),
     "deleteAccessConfig": order(
         "delete an account",

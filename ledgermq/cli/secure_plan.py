@@ -75,8 +75,8 @@ def next_text(plan: Plan, directory: Path) -> str:
         f"       --acl-config {application}/tools.yml --tls-config {application}/tls.properties\n"
         f"{_next_of_http(plan)}"
         "\n"
-        "More accounts: ledgermq admin updateAclConfig. Certificates expire after"
-        f" {plan.days} days;\nthey are replaced while the programs run.\n"
+        "More accounts: ledgermq admin updateAclConfig -a NAME --secretKeyFile FILE (mode 0600).\n"
+        f"Certificates expire after {plan.days} days; they are replaced while the programs run.\n"
     )
 
 

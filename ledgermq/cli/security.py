@@ -10,16 +10,28 @@ LEDGERMQ_TLS_CONFIG. A secret is no word of a command line, which other users of
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import ssl
+import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import yaml
 
+from ledgermq.cli.failure import tell
 from ledgermq.client import ClientConfig
+from ledgermq.protocol.private_file import (
+    PrivateFileError,
+    find_wide_mode,
+    read_private_file,
+)
+from ledgermq.protocol.regular_file import read_regular_file
 from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls
+
+_FILE_BYTES_MAX: Final = 65_536
+_SECRET_BYTES_MAX: Final = 4096
 
 
 class SecurityError(Exception):
@@ -74,12 +86,16 @@ def _credentials(path: Path | None) -> Credentials | None:
     else:
         source = str(path)
         try:
-            keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+            data, status = read_regular_file(path, _FILE_BYTES_MAX)
+            keys = yaml.safe_load(data.decode("utf-8"))
         except OSError as error:
             raise SecurityError(f"{path}: {error.strerror}") from error
         except (yaml.YAMLError, ValueError, RecursionError):
             # What the parser shows may be the secret.
             raise SecurityError(f"{path} is no YAML file") from None
+        # Taken all the same: mqadmin's own tools.yml is open to all.
+        if wide := find_wide_mode(path, status):
+            tell(wide)
     if not isinstance(keys, dict) or not (keys.get("accessKey") and keys.get("secretKey")):
         raise SecurityError(f"{source}: accessKey and secretKey must both be there")
     form = keys.get("signature") or "stock"
@@ -90,3 +106,33 @@ def _credentials(path: Path | None) -> Credentials | None:
         secret_key=str(keys["secretKey"]),
         form="strong" if form == "strong" else "stock",
     )
+
+
+def read_secret(source: str, whose: str) -> str:
+    """Reads a secret that is no word of the command line.
+
+    Args:
+        source: a file that others may not read, or "-" for standard input; on a terminal it is
+            asked for, and not shown.
+        whose: names its account to people.
+
+    Raises:
+        SecurityError: there is none, or others may read it.
+    """
+    if source != "-":
+        try:
+            data = read_private_file(Path(source).expanduser(), "the file", _SECRET_BYTES_MAX)
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise SecurityError(f"{source} is no text in UTF-8") from None
+        except PrivateFileError as error:
+            raise SecurityError(str(error)) from error
+    elif sys.stdin.isatty():
+        text = getpass.getpass(f"secret key of {whose}: ")
+    else:
+        text = sys.stdin.read(_SECRET_BYTES_MAX + 1)
+    if len(text) > _SECRET_BYTES_MAX:
+        raise SecurityError(f"the secret has more than {_SECRET_BYTES_MAX} characters")
+    if not text.strip():
+        raise SecurityError(f"{'standard input' if source == '-' else source} holds no secret")
+    return text.strip()

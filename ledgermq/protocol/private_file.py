@@ -33,11 +33,17 @@ def read_private_file(path: Path, what: str, bytes_max: int) -> bytes:
         data, status = read_regular_file(path, bytes_max)
     except OSError as error:
         raise PrivateFileError(f"{what} {path}: {error.strerror}") from error
+    if wide := find_wide_mode(path, status):
+        raise PrivateFileError(f"{what} {wide}")
+    return data
+
+
+def find_wide_mode(path: Path, status: os.stat_result) -> str | None:
+    """Returns what is wrong with the mode of a file that holds a secret, and what helps; None when
+    others may neither read nor write it.
+    """
     mode = status.st_mode
     is_given = status.st_uid == 0 and status.st_gid == os.getegid() != 0
-    if mode & (_OTHERS_BITS & ~stat.S_IRGRP if is_given else _OTHERS_BITS):
-        raise PrivateFileError(
-            f"{what} {path} has mode {mode & 0o777:04o}: others may read or write it;"
-            f" chmod 0600 {path}"
-        )
-    return data
+    if not mode & (_OTHERS_BITS & ~stat.S_IRGRP if is_given else _OTHERS_BITS):
+        return None
+    return f"{path} has mode {mode & 0o777:04o}: others may read or write it; chmod 0600 {path}"

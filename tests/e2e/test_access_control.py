@@ -182,7 +182,10 @@ def test_an_operator_changes_accounts_by_admin_commands(
 
     before = admin("clusterAclConfigVersion")[0]["changes"]
     rights = ("-t", "paid=PUB", "-i", "DENY")
-    admin("updateAclConfig", "-a", "temporary", "-s", "secret-2", *rights)
+    secret = tmp_path / "secret"
+    secret.write_text("secret-2\n")
+    secret.chmod(0o600)
+    admin("updateAclConfig", "-a", "temporary", "--secretKeyFile", str(secret), *rights)
     accounts = {row["account"]: row for row in admin("getAccessConfigSubCommand")}
     assert accounts["temporary"]["topics"] == "paid=PUB"
     assert accounts["operator"]["admin"] is True
