@@ -35,9 +35,10 @@ class GiveBack(Protocol):
 
 # Messages that a worker consumes before others get their turn of the loop.
 _TURN_COUNT: Final = 64
-_GIVE_BACK_PAUSE_S: Final = 5.0
+# Before a message comes again from here that its broker does not take back, as in Java.
+_GIVE_BACK_PAUSE: Final = timedelta(seconds=5)
 # Before a message comes again from here, when its listener did not say.
-_AGAIN_S: Final = 10.0
+_AGAIN: Final = timedelta(seconds=10)
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -186,7 +187,7 @@ class ConcurrentWork:
         held, message = item
         if outcome.kind is Kind.RETRY:
             if self._give_back is None and outcome.error is None:
-                self._have_again(item, outcome.delay)
+                self._have_again(item, _AGAIN if outcome.delay is None else outcome.delay)
                 return
             if self._give_back is not None and not await self._gave_back(item, outcome.delay):
                 return
@@ -195,13 +196,12 @@ class ConcurrentWork:
                 return
         self._consumed(held, message)
 
-    def _have_again(self, item: Item, delay: timedelta | None) -> None:
+    def _have_again(self, item: Item, delay: timedelta) -> None:
         def come() -> None:
             self._again.discard(timer)
             self._arrived.put_nowait(item)
 
-        delay_s = _AGAIN_S if delay is None else delay.total_seconds()
-        timer = asyncio.get_running_loop().call_later(delay_s, come)
+        timer = asyncio.get_running_loop().call_later(delay.total_seconds(), come)
         self._again.add(timer)
 
     async def _gave_back(self, item: Item, delay: timedelta | None) -> bool:
@@ -212,7 +212,12 @@ class ConcurrentWork:
         return await self._told(item, lambda message: give_back(message, delay))
 
     async def _told(self, item: Item, tell: Bury) -> bool:
-        """Tells the broker about a message until it listens; False when its queue is dropped."""
+        """Tells the broker about a message until it listens.
+
+        Returns:
+            False when its queue is dropped, or the broker refuses for good: then the message comes
+            again from here, and keeps no worker until then.
+        """
         held, message = item
         attempts = 0
         while not held.is_dropped:
@@ -222,6 +227,8 @@ class ConcurrentWork:
                 return True
             except ClientError as error:
                 _log.warning("could not give back %r: %s", message, error)
-                pause_s = back_off_ms(attempts, 1.0) / 1000
-                await asyncio.sleep(pause_s if error.retriable else _GIVE_BACK_PAUSE_S)
+                if not error.retriable:
+                    self._have_again(item, _GIVE_BACK_PAUSE)
+                    return False
+                await asyncio.sleep(back_off_ms(attempts, 1.0) / 1000)
         return False

@@ -15,10 +15,13 @@ from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.compression import decompress
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ledgermq.protocol.properties import decode_properties, parse_properties
 from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import COMPRESSED
 
+# Of the topics in which a broker stores a message once more, with the name of the first one.
+_COPIED_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 # None may be a value.
 _UNREAD: Final = object()
 # Namespace and serializer of a consumer that has neither.
@@ -168,7 +171,8 @@ class ReceivedMessage:
     def topic(self) -> str:
         """The topic it was sent to, also when it is delivered again through a retry topic."""
         topic = self.record.topic
-        if self.record.reconsume_times:
+        # There the broker wrote the property; elsewhere a sender did.
+        if topic.startswith(_COPIED_PREFIXES):
             topic = self.readable_properties.get(names.RETRY_TOPIC, topic)
         return without_namespace(self._terms[0], topic)
 

@@ -1,9 +1,11 @@
 """Messages reach the listener several at a time; those that fail are given back."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
+from ledgermq.client import concurrent_work
 from ledgermq.client.arrived import Arrived
 from ledgermq.client.concurrent_work import ConcurrentWork
 from ledgermq.client.errors import RefusedError, UnreachableError
@@ -157,18 +159,31 @@ def test_stop_cancels_a_listener_that_takes_too_long() -> None:
     run(scenario())
 
 
-def test_a_refusal_that_stays_is_tried_again_more_slowly() -> None:
+def test_a_refusal_that_stays_leaves_the_worker_to_others_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
-        bench = Bench()
-        bench.refusals = [RefusedError(16, "no right")] * 3
-        bench.arrive(1)
-        while len(bench.refusals) == 3:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        assert len(bench.refusals) == 2
-        await bench.work.stop(0)
+        bench = Bench(workers=1)
+        bench.refusals = [RefusedError(16, "no right")] * 4
+        bench.arrive(1, 3, 2)
+        await bench.wait_done(1)
+        assert bench.done == [2] and bench.calls == [1, 3, 2]
+        await bench.work.stop(1)
+        # Slowly: nothing came again meanwhile, and nothing comes after the end.
+        assert len(bench.refusals) == 2 and bench.given_back == []
 
     run(scenario())
+    monkeypatch.setattr(concurrent_work, "_GIVE_BACK_PAUSE", timedelta(seconds=0.01))
+
+    async def later() -> None:
+        bench = Bench(workers=1)
+        bench.refusals = [RefusedError(16, "no right")] * 4
+        bench.arrive(1, 3)
+        await bench.wait_done(2)
+        assert bench.given_back == bench.done == [1, 3] and bench.calls == [1, 3] * 3
+        await bench.work.stop(1)
+
+    run(later())
 
 
 def test_message_whose_listener_lets_a_cancelled_wait_pass_is_given_back() -> None:

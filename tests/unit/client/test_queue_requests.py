@@ -39,7 +39,7 @@ def test_message_of_another_tag_with_the_same_hash_is_left_out() -> None:
 def test_message_with_properties_that_are_no_text_is_chosen_by_its_tag_and_can_be_told() -> None:
     """A consumer of one tag asked again and again from its offset on."""
     properties = b"TAGS\x01a\x02RETRY_TOPIC\x01Orders\x02k\x01\xff"
-    data = record(0, properties, times=3) + record(1, b"TAGS\x01b")
+    data = record(0, properties, b"%RETRY%g", times=3) + record(1, b"TAGS\x01b")
     chosen = decode_messages(data, QUEUE, 100, tags_of("a"))
     assert [one.queue_offset for one in chosen] == [0]
     assert chosen[0].topic == "Orders" and "Orders" in repr(chosen[0])
@@ -49,6 +49,22 @@ def test_retried_message_shows_the_topic_it_was_sent_to() -> None:
     data = record(0, b"RETRY_TOPIC\x01Orders", topic=b"%RETRY%g", times=2)
     (message,) = decode_messages(data, QUEUE, 100, frozenset())
     assert (message.topic, message.reconsume_times) == ("Orders", 2)
+
+
+def test_sender_has_no_say_in_the_topic_of_its_message() -> None:
+    """It may write the number of tries and every property."""
+    for topic, shown in (("T", "T"), ("T%RETRY%g", "T%RETRY%g"), ("%DLQ%g", "secret")):
+        data = record(0, b"RETRY_TOPIC\x01secret", topic.encode(), times=1)
+        (message,) = decode_messages(data, QUEUE, 100, frozenset())
+        assert message.topic == shown
+    (of_space,) = decode_messages(
+        record(0, b"RETRY_TOPIC\x01space%T", b"%RETRY%space%g", times=1),
+        QUEUE,
+        100,
+        frozenset(),
+        "space",
+    )
+    assert of_space.topic == "T"
 
 
 @pytest.mark.parametrize("cut", [1, 50, 95])
