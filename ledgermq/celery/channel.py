@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from amqp.protocol import queue_declare_ok_t
@@ -79,10 +80,10 @@ class QueueConsumer:
         if change < 0:
             self.channel.nudge()
 
-    def give(self, message: ReceivedMessage, times: int) -> None:
+    def give(self, message: ReceivedMessage, times: int, deaths: int = 0) -> None:
         """Puts a message where the next drain of the connection finds it."""
         assert self.place is not None
-        self.channel.connection.inbox.put((self, Got(self.place, message, times)))
+        self.channel.connection.inbox.put((self, Got(self.place, message, times, deaths)))
 
 
 @dataclass(slots=True)
@@ -91,6 +92,8 @@ class _Delivered:
 
     got: Got
     window: Window
+    # True when who it was handed to raised an error.
+    has_raised: bool = False
 
 
 class QoS(virtual.QoS):
@@ -223,8 +226,12 @@ class Channel(virtual.Channel):
         kind = self._kind(exchange) if exchange else "direct"
         is_wanted = self._open.run(station.publish(exchange, kind, routing_key or "", body))
         if not is_wanted and self.deadletter_queue:
-            self._open.run(station.declare_shared(self.deadletter_queue))
-            self._open.run(station.publish("", "direct", self.deadletter_queue, body))
+            self._publish_dead(self.deadletter_queue, body)
+
+    def _publish_dead(self, queue: str, body: bytes) -> None:
+        """Sends what can go nowhere else to the queue of dead letters."""
+        self._open.run(self._open.station.declare_shared(queue))
+        self._open.run(self._open.station.publish("", "direct", queue, body))
 
     # Messages in.
 
@@ -264,24 +271,50 @@ class Channel(virtual.Channel):
         if consumer.is_cancelled:
             self._soon_back(got, consumer.window)
             return False
-        raw = self._raw(got)
-        if raw is None or consumer.no_ack:
+        try:
+            raw = self._raw(got, consumer.queue)
+        except BaseException:
+            self._soon_back(got, consumer.window)
+            raise
+        if raw is None:
+            self._soon_done(got, consumer.window)
+            return False
+        if consumer.no_ack:
             self._soon_done(got, consumer.window)
         else:
             self._note(raw, got, consumer.window, waited=1)
-        if raw is not None:
-            consumer.callback(raw)
-        return raw is not None
+        self._hand_over(raw, consumer.callback)
+        return True
+
+    def _hand_over(self, raw: dict[str, Any], callback: Callable[[dict[str, Any]], Any]) -> None:
+        """Calls who consumes, and notes when that raises an error: it may end the worker."""
+        try:
+            callback(raw)
+        except (ConnectionError, *self.connection.connection_errors):
+            # The message has no part in it.
+            raise
+        except Exception:
+            delivered = self._unsettled.get(raw["properties"]["delivery_tag"])
+            if delivered is not None:
+                delivered.has_raised = True
+            raise
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
         """Returns the next message of a queue, None when there is none now."""
-        got = self._open.run(self._open.station.get(queue))
-        raw = None if got is None else self._raw(got)
-        if got is None or raw is None:
-            return None
-        if no_ack:
-            self._open.soon(lambda: got.place.done(got.message))
-        else:
+        while True:
+            got = self._open.run(self._open.station.get(queue))
+            if got is None:
+                return None
+            try:
+                raw = self._raw(got, queue)
+            except BaseException:
+                self._open.soon(partial(got.place.put_back, got.message, got.times))
+                raise
+            if raw is None or no_ack:
+                self._open.soon(partial(got.place.done, got.message))
+            if raw is not None:
+                break
+        if not no_ack:
             self._note(raw, got, self._window, waited=0)
         message = self.Message(raw, channel=self)
         if not no_ack:
@@ -313,19 +346,26 @@ class Channel(virtual.Channel):
         """True in the child of a fork, where nothing is to be said for the parent."""
         return os.getpid() != self._process_id
 
-    def settle(self, delivery_tag: str, *, is_done: bool) -> None:
-        """A message was acknowledged, or is given back. Any thread may say so."""
+    def settle(self, delivery_tag: str, *, is_done: bool, is_end: bool = False) -> None:
+        """A message was acknowledged, or is given back. Any thread may say so.
+
+        Args:
+            delivery_tag: of the message.
+            is_done: acknowledged.
+            is_end: given back because this channel ends.
+        """
         delivered = self._unsettled.pop(delivery_tag, None)
         if delivered is None or self.is_foreign:
             return
         got, window = delivered.got, delivered.window
+        has_ended_worker = is_end and delivered.has_raised
 
         def tell() -> None:
             window.unacknowledged -= 1
             if is_done:
                 got.place.done(got.message)
             else:
-                got.place.put_back(got.message, got.times + 1)
+                got.place.put_back(got.message, got.times + 1, has_ended_worker=has_ended_worker)
             self.nudge()
 
         self._open.soon(tell)
@@ -333,7 +373,7 @@ class Channel(virtual.Channel):
     def settle_all(self) -> None:
         """Gives back all that was not acknowledged."""
         for delivery_tag in list(self._unsettled):
-            self.settle(delivery_tag, is_done=False)
+            self.settle(delivery_tag, is_done=False, is_end=True)
 
     def _note(self, raw: dict[str, Any], got: Got, window: Window, *, waited: int) -> None:
         """A message is delivered, and waits for its acknowledgement."""
@@ -363,8 +403,15 @@ class Channel(virtual.Channel):
 
         self._open.soon(tell)
 
-    def _raw(self, got: Got) -> dict[str, Any] | None:
-        """Returns a message as kombu has it; None when it is none of kombu's."""
+    def _raw(self, got: Got, queue: str) -> dict[str, Any] | None:
+        """Returns a message as kombu has it; None when it is not to be handed over: it is done.
+
+        Raises:
+            SendError: it belongs to the dead letters, and cannot be sent there now.
+        """
+        if 0 < self.connection.worker_deaths_max <= got.deaths:
+            self._bury(got, queue)
+            return None
         try:
             raw = read_object(got.message.body)
             check_task(raw)
@@ -377,3 +424,18 @@ class Channel(virtual.Channel):
         if got.times > 1:
             raw["redelivered"] = True
         return raw
+
+    def _bury(self, got: Got, queue: str) -> None:
+        """A message with which too many workers ended goes to the dead letters, or nowhere."""
+        letters = self.deadletter_queue
+        if letters == queue:
+            letters = None
+        if letters:
+            self._publish_dead(letters, got.message.body)
+        _log.error(
+            "%r is %s: %d workers ended with it, worker_deaths_max is %d",
+            got.message,
+            f"moved to {letters!r}" if letters else "dropped",
+            got.deaths,
+            self.connection.worker_deaths_max,
+        )

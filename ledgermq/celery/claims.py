@@ -6,13 +6,16 @@ log decides, so no lock is needed and no two members are given the same message:
 
     take    give me up to `take` of the messages that nobody has, up to `end`
     done    these are done, whoever had them
-    free    I give these back
+    free    I give these back; those that are also `fatal` have ended me
     gone    these members are silent; what they have is free again
     bye     I go; what I have is free again
     purge   what lies before this offset and nobody works on is done
 
 Each event has its writer and a number, so that one that a retry stored twice counts once. A member
 that was declared gone is forgotten: its later events are void until it begins with a new name.
+
+Of each message that is not done the state says how many members ended with it: those that were
+declared gone, and those that gave it back as fatal. Who says `bye` or `free` has not ended with it.
 
 Once in a while somebody writes a snapshot, so that a newcomer need not read everything. A snapshot
 says up to where in the log it goes; what was written beside it is read again behind it. Who finds
@@ -22,7 +25,6 @@ who read on behind it, whatever they thought before.
 
 import heapq
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,6 +55,8 @@ class Event:
     number: int
     done: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
+    # Those of `free` that ended the worker which they were handed to.
+    fatal: tuple[int, ...] = ()
     gone: tuple[str, ...] = ()
     # Done is all before it that nobody has.
     purge: int = 0
@@ -65,8 +69,8 @@ class Event:
         """Returns the body of the message in the log."""
         fields: dict[str, Any] = {"o": self.owner, "n": self.number}
         for name, value in (
-            ("d", self.done), ("f", self.free), ("g", self.gone), ("p", self.purge),
-            ("b", int(self.is_bye)), ("t", self.take), ("e", self.end),
+            ("d", self.done), ("f", self.free), ("x", self.fatal), ("g", self.gone),
+            ("p", self.purge), ("b", int(self.is_bye)), ("t", self.take), ("e", self.end),
         ):  # fmt: skip
             if value:
                 fields[name] = value
@@ -85,17 +89,21 @@ class Snapshot:
     # offset, owner, how often it was given to somebody
     held: tuple[tuple[int, str, int], ...]
     owners: dict[str, int]
+    # How many members ended with each of `held`; empty when none did.
+    deaths: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """Returns the body of the message in the log."""
         places = {owner: place for place, owner in enumerate(self.owners)}
-        fields = {
+        fields: dict[str, Any] = {
             "at": self.log_offset,
             "next": self.next_offset,
             "held": [(offset, places.get(who, -1), times) for offset, who, times in self.held],
             "owners": list(self.owners.items()),
             "reset": int(self.is_reset),
         }
+        if self.deaths:
+            fields["deaths"] = self.deaths
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -108,6 +116,9 @@ def decode_entry(body: bytes) -> Event | Snapshot | None:
         if "at" in fields:
             owners = _some(fields["owners"], OWNERS_MAX)
             names = [_owner(owner) for owner, _ in owners]
+            deaths = tuple(map(_number, _some(fields.get("deaths", ()), HELD_MAX)))
+            if deaths and len(deaths) != len(fields["held"]):
+                raise ValueError("deaths are of other messages than are held")
             return Snapshot(
                 is_reset=bool(fields["reset"]),
                 log_offset=_number(fields["at"]),
@@ -117,12 +128,14 @@ def decode_entry(body: bytes) -> Event | Snapshot | None:
                     for offset, place, times in _some(fields["held"], HELD_MAX)
                 ),
                 owners={owner: _number(number) for owner, number in owners},
+                deaths=deaths,
             )
         return Event(
             owner=_owner(fields["o"]),
             number=_number(fields["n"]),
             done=tuple(map(_number, _some(fields.get("d", ()), OFFSETS_MAX))),
             free=tuple(map(_number, _some(fields.get("f", ()), OFFSETS_MAX))),
+            fatal=tuple(map(_number, _some(fields.get("x", ()), OFFSETS_MAX))),
             gone=tuple(map(_owner, _some(fields.get("g", ()), OFFSETS_MAX))),
             purge=_number(fields.get("p", 0)),
             is_bye=bool(fields.get("b", 0)),
@@ -160,6 +173,8 @@ class Held:
     owner: str
     # How often it was given to somebody.
     times: int
+    # How many of those ended with it.
+    deaths: int = 0
 
 
 @dataclass(slots=True)
@@ -192,8 +207,9 @@ class Claims:
         """Returns the state that a snapshot tells."""
         claims = cls(snapshot.next_offset)
         claims.owners = dict(snapshot.owners)
-        for offset, owner, times in snapshot.held:
-            claims.held[offset] = Held(owner, times)
+        deaths = snapshot.deaths or (0,) * len(snapshot.held)
+        for (offset, owner, times), count in zip(snapshot.held, deaths, strict=True):
+            claims.held[offset] = Held(owner, times, count)
             if owner == _NOBODY:
                 heapq.heappush(claims._free, offset)
         return claims
@@ -201,11 +217,13 @@ class Claims:
     def snapshot(self, log_offset: int) -> Snapshot:
         """Returns the state as it is, all events before `log_offset` being in it."""
         held = tuple((offset, one.owner, one.times) for offset, one in sorted(self.held.items()))
+        deaths = tuple(one.deaths for _, one in sorted(self.held.items()))
         return Snapshot(
             log_offset=log_offset,
             next_offset=self.next_offset,
             held=held,
             owners=dict(self.owners),
+            deaths=deaths if any(deaths) else (),
         )
 
     def floor(self) -> int:
@@ -244,18 +262,17 @@ class Claims:
         given = Given()
         for offset in event.done:
             self.held.pop(offset, None)
-        self._give_back(
-            offset
-            for offset in event.free
-            if offset in self.held and self.held[offset].owner == event.owner
-        )
+        fatal = frozenset(event.fatal)
+        for offset in event.free:
+            if offset in self.held and self.held[offset].owner == event.owner:
+                self._give_back(offset, has_ended_owner=offset in fatal)
         for owner in event.gone:
             if owner != event.owner:
-                self._forget(owner)
+                self._forget(owner, has_died=True)
         if event.purge:
             given.purged = self._purge(event.purge)
         if event.is_bye:
-            self._forget(event.owner)
+            self._forget(event.owner, has_died=False)
         else:
             given.offsets = self._take(event.owner, event.take, event.end)
         return given
@@ -284,14 +301,17 @@ class Claims:
             heapq.heappop(self._free)
         return None
 
-    def _give_back(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            self.held[offset].owner = _NOBODY
-            heapq.heappush(self._free, offset)
+    def _give_back(self, offset: int, *, has_ended_owner: bool) -> None:
+        one = self.held[offset]
+        one.owner = _NOBODY
+        one.deaths += has_ended_owner
+        heapq.heappush(self._free, offset)
 
-    def _forget(self, owner: str) -> None:
+    def _forget(self, owner: str, *, has_died: bool) -> None:
         if self.owners.pop(owner, None) is not None:
-            self._give_back([offset for offset, one in self.held.items() if one.owner == owner])
+            for offset, one in self.held.items():
+                if one.owner == owner:
+                    self._give_back(offset, has_ended_owner=has_died)
 
     def _purge(self, end_offset: int) -> int:
         free = [

@@ -11,10 +11,24 @@ import lzma
 import zlib
 from base64 import b64decode
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
+
+from kombu import compression
+
+from ledgermq.protocol import sysflag
+from ledgermq.protocol.compression import decompress
+from ledgermq.protocol.errors import RemoteProtocolError
 
 # Of the body of a task, unpacked.
 BODY_BYTES_MAX: Final = 64 << 20
+# Of times in a task: what lies outside can be beyond a calendar's end in another time zone.
+_YEARS: Final = range(1970, 9999)
+# Headers and properties of a task that Celery hashes, or makes names of.
+_TEXT_HEADERS: Final = ("id", "root_id", "parent_id", "group", "shadow")
+_TEXT_PROPERTIES: Final = ("correlation_id", "reply_to")
+# What kombu brings itself; what a program registers later is its own.
+_OF_KOMBU: Final = frozenset((*compression._decoders, *compression._aliases))
 
 # Unpacks at most so many bytes.
 _Unpack = Callable[[bytes, int], bytes]
@@ -42,8 +56,9 @@ def check_task(raw: dict[str, Any]) -> None:
         raw: a message as kombu's virtual transports have it.
 
     Raises:
-        ValueError: a member is of another type, or the body is packed in a way that is not known,
-            or is larger than allowed when it is unpacked.
+        ValueError: a member is of another type, or the body is packed in a way that nothing bounds,
+            or is larger than allowed when it is unpacked; or a header of a task is one that Celery
+            could not reckon with.
     """
     properties, headers, body = raw.get("properties"), raw.get("headers"), raw.get("body")
     if not isinstance(properties, dict) or not isinstance(properties.get("delivery_info"), dict):
@@ -55,19 +70,74 @@ def check_task(raw: dict[str, Any]) -> None:
     for name in ("content-type", "content-encoding"):
         if not isinstance(raw.get(name), str | None):
             raise ValueError(f"{name} is no text")
-    if not isinstance((headers or {}).get("task"), str | None):
+    headers = headers or {}
+    if not isinstance(headers.get("task"), str | None):
         raise ValueError("the name of the task is no text")
+    if headers.get("task") is not None:
+        _check_celery(headers, properties)
     encoding = properties.get("body_encoding")
     if encoding is not None and encoding not in ("base64", "utf-8"):
         raise ValueError(f"body_encoding is {str(encoding)[:64]!r}, allowed are base64 and utf-8")
-    kind = (headers or {}).get("compression")
-    unpack = _UNPACKERS.get(kind) if isinstance(kind, str) else None
+    unpack = _unpacker(headers.get("compression"))
     # Also where nothing is packed: what is not of that encoding is a ValueError here.
     packed = b64decode(body or "") if encoding == "base64" else (body or "").encode()
     if packed and unpack is not None:
         count = len(unpack(packed, BODY_BYTES_MAX + 1))
         if count > BODY_BYTES_MAX:
             raise ValueError(f"the body has more than {BODY_BYTES_MAX} bytes when it is unpacked")
+
+
+def _check_celery(headers: dict[str, Any], properties: dict[str, Any]) -> None:
+    """Checks what Celery hashes or reckons with before the task begins: an error there ends it."""
+    for names, where in ((_TEXT_HEADERS, headers), (_TEXT_PROPERTIES, properties)):
+        for name in names:
+            if not isinstance(where.get(name), str | None):
+                raise ValueError(f"{name} is no text")
+    for name in ("eta", "expires"):
+        _check_time(name, headers.get(name))
+    if not isinstance(headers.get("retries"), int | None):
+        raise ValueError("retries is no number")
+    limits = headers.get("timelimit") or (None, None)
+    if not isinstance(limits, list | tuple) or len(limits) != 2:
+        raise ValueError("timelimit is no pair")
+    if not all(isinstance(limit, int | float | None) for limit in limits):
+        raise ValueError("timelimit holds what is no number")
+    stamped = headers.get("stamped_headers") or []
+    if not isinstance(stamped, list) or not all(isinstance(name, str) for name in stamped):
+        raise ValueError("stamped_headers is no list of names")
+    if not isinstance(headers.get("stamps"), dict | None):
+        raise ValueError("stamps is no object")
+
+
+def _check_time(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is no time")
+    try:
+        year = datetime.fromisoformat(value).year
+    except ValueError:
+        # Celery reads more forms, and refuses what is none.
+        return
+    if year not in _YEARS:
+        raise ValueError(f"{name} is of the year {year}, allowed are {_YEARS[0]} to {_YEARS[-1]}")
+
+
+def _unpacker(kind: Any) -> _Unpack | None:
+    """Returns what unpacks a compression; None for none, and for one that a program registered.
+
+    Raises:
+        ValueError: nothing bounds what it gives, or nobody knows it.
+    """
+    if kind is None:
+        return None
+    if isinstance(kind, str):
+        if kind in _UNPACKERS:
+            return _UNPACKERS[kind]
+        if kind not in _OF_KOMBU and kind in (*compression._decoders, *compression._aliases):
+            return None
+    allowed = ", ".join(sorted(_UNPACKERS))
+    raise ValueError(f"compression is {str(kind)[:64]!r}, allowed are {allowed}")
 
 
 def _zlib(packed: bytes, bytes_max: int) -> bytes:
@@ -97,15 +167,25 @@ def _lzma(packed: bytes, bytes_max: int) -> bytes:
     return plain
 
 
+def _zstd(packed: bytes, bytes_max: int) -> bytes:
+    try:
+        # One more than allowed is an error there.
+        zstd = sysflag.COMPRESSED | sysflag.COMPRESSION_ZSTD
+        return decompress(packed, zstd, bytes_max - 1)
+    except RemoteProtocolError as error:
+        raise ValueError(str(error)) from error
+
+
 def _check_alone(unpacker: bz2.BZ2Decompressor | lzma.LZMADecompressor) -> None:
     """Checks that nothing stands behind the first stream: kombu would unpack that, too."""
     if unpacker.eof and unpacker.unused_data:
         raise ValueError("the body is packed in more than one piece")
 
 
-# By kombu's names of compressions; those that a user registers are that user's.
+# By kombu's names of compressions. Of brotli's no package gives a bounded part.
 _UNPACKERS: Final[dict[str, _Unpack]] = {
     **dict.fromkeys(("application/x-gzip", "gzip", "zlib"), _zlib),
     **dict.fromkeys(("application/x-bz2", "bzip2", "bzip"), _bz2),
     **dict.fromkeys(("application/x-lzma", "lzma", "xz"), _lzma),
+    **dict.fromkeys(("application/zstd", "zstd", "zstandard"), _zstd),
 }

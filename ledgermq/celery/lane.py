@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from ledgermq.celery.claims import HELD_MAX, OFFSETS_MAX, TAKE_MAX, Claims, Event, Given
+from ledgermq.celery.claims import HELD_MAX, OFFSETS_MAX, TAKE_MAX, Claims, Event, Given, Held
 from ledgermq.celery.claims_log import ClaimsLog, Requests
 from ledgermq.client import ClientError, MessageQueue, PullResult, PullStatus, ReceivedMessage
 from ledgermq.client.endless import keep_going, tell_failure
@@ -54,8 +54,14 @@ class Taker(Protocol):
     def reserve(self, change: int) -> None:
         """Takes room for what is asked for, or gives it back."""
 
-    def give(self, message: ReceivedMessage, times: int) -> None:
-        """A message is this one's now; room was reserved for it. `times`: given so often."""
+    def give(self, message: ReceivedMessage, times: int, deaths: int = 0) -> None:
+        """A message is this one's now; room was reserved for it.
+
+        Args:
+            message: what was taken.
+            times: how often it was given to somebody, with this time.
+            deaths: how many of those ended with it.
+        """
 
 
 @dataclass(slots=True)
@@ -110,6 +116,8 @@ class Lane:
         self._end = 0
         self._done: deque[int] = deque()
         self._free: deque[int] = deque()
+        # Those of `_free` that ended whom they were handed to.
+        self._fatal: set[int] = set()
         self._gone: set[str] = set()
         self._purge: _Purge | None = None
         self._asked: _Asked | None = None
@@ -162,9 +170,13 @@ class Lane:
         self._done.append(message.queue_offset)
         self._wake.set()
 
-    def put_back(self, message: ReceivedMessage, times: int) -> None:
-        """A message is given back; the log is told soon."""
+    def put_back(
+        self, message: ReceivedMessage, times: int, *, has_ended_worker: bool = False
+    ) -> None:
+        """A message is given back; the log is told soon, also whether it ended this worker."""
         self._free.append(message.queue_offset)
+        if has_ended_worker:
+            self._fatal.add(message.queue_offset)
         self._wake.set()
 
     async def size(self) -> int:
@@ -269,8 +281,8 @@ class Lane:
                 taker.reserve(-1)
                 self._done.append(offset)
             elif taker in self._takers:
-                held = self.claims.held.get(offset)
-                taker.give(message, 1 if held is None else held.times)
+                held = self.claims.held.get(offset) or Held(self._owner, 1)
+                taker.give(message, held.times, held.deaths)
             else:
                 taker.reserve(-1)
                 self._free.append(offset)
@@ -379,6 +391,8 @@ class Lane:
         """Returns the next event, None when there is nothing to say."""
         done = self._cut(self._done)
         free = self._cut(self._free)
+        fatal = tuple(offset for offset in free if offset in self._fatal)
+        self._fatal.difference_update(fatal)
         gone = tuple(sorted(self._gone)[:OFFSETS_MAX])
         purge = self._purge if self._purge is not None and not self._purge.number else None
         is_bye = self._is_leaving and not self._done and not self._free
@@ -404,6 +418,7 @@ class Lane:
             number=self._number,
             done=done,
             free=free,
+            fatal=fatal,
             gone=gone,
             purge=0 if purge is None else purge.end,
             is_bye=is_bye,

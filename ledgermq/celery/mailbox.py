@@ -90,8 +90,10 @@ class Mailbox:
     def done(self, message: ReceivedMessage) -> None:
         """Nothing has to be told."""
 
-    def put_back(self, message: ReceivedMessage, times: int) -> None:
-        """A message was not wanted after all; it comes again."""
+    def put_back(
+        self, message: ReceivedMessage, times: int, *, has_ended_worker: bool = False
+    ) -> None:
+        """A message was not wanted after all; it comes again, unless the queue ends, too."""
         self._waiting.appendleft((message, times))
         self.nudge()
 

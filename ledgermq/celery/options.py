@@ -12,6 +12,7 @@ from ledgermq.client import ClientConfig, ConfigError, Credentials, ProducerConf
 
 SCHEME: Final = "ledgermq"
 _DEFAULT_PORT: Final = 9876
+_DEATHS_MAX: Final = 1_000_000
 # What Celery and kombu put among the options themselves, or understand without us.
 _FOREIGN: Final = frozenset(
     ("client_properties", "polling_interval", "body_encoding", "deadletter_queue")
@@ -36,6 +37,9 @@ class Settings:
     # A worker that has been silent for so long is taken for dead, and its tasks are given to
     # others. The same for all workers.
     lost_after_s: float = 30.0
+    # A task with which so many workers ended is given to no other; 0 for any number. High enough
+    # that no row of kills for other reasons (of a deployment, of the system) uses it up.
+    worker_deaths_max: int = 20
     # How long a send may take with all its retries.
     send_timeout_s: float = 15.0
     # How long a worker that ends tries to give back what it has not done.
@@ -45,6 +49,9 @@ class Settings:
         for name, low in (("lost_after_s", 1.0), ("send_timeout_s", 0.1), ("close_timeout_s", 0.0)):
             if not low <= getattr(self, name) <= 86_400:
                 raise ConfigError(f"{name} is {getattr(self, name)}; allowed: {low:g} to 86400")
+        if not 0 <= self.worker_deaths_max <= _DEATHS_MAX:
+            told = f"worker_deaths_max is {self.worker_deaths_max}"
+            raise ConfigError(f"{told}; allowed: 0 (any number) to {_DEATHS_MAX}")
 
     def client(self) -> ClientConfig:
         """Returns the settings of a client.
@@ -103,7 +110,7 @@ def _defaults() -> dict[str, Any]:
     plain = Settings(name_servers="")
     names = (
         ("access_key", "secret_key", "tls", "broker")
-        + ("lost_after_s", "send_timeout_s", "close_timeout_s")
+        + ("lost_after_s", "worker_deaths_max", "send_timeout_s", "close_timeout_s")
     )  # fmt: skip
     return {name: getattr(plain, name) for name in names}
 

@@ -47,15 +47,16 @@ class Got:
 
     place: Lane | Mailbox
     message: ReceivedMessage
-    # How often it was given to somebody.
+    # How often it was given to somebody, and how many of those ended with it.
     times: int
+    deaths: int = 0
 
 
 class _One:
     """Somebody who wants one message."""
 
     def __init__(self) -> None:
-        self.given: asyncio.Future[tuple[ReceivedMessage, int]] = (
+        self.given: asyncio.Future[tuple[ReceivedMessage, int, int]] = (
             asyncio.get_running_loop().create_future()
         )
         self._room = 1
@@ -66,8 +67,8 @@ class _One:
     def reserve(self, change: int) -> None:
         self._room -= change
 
-    def give(self, message: ReceivedMessage, times: int) -> None:
-        self.given.set_result((message, times))
+    def give(self, message: ReceivedMessage, times: int, deaths: int = 0) -> None:
+        self.given.set_result((message, times, deaths))
 
 
 class Station(Closing):

@@ -6,7 +6,8 @@ acknowledged, not before, whatever the order of acknowledgements; a worker that 
 has not acknowledged to others after `lost_after_s`; one that ends in order leaves it at once.
 
     worker killed       silent; others declare it gone in the log of the queue, and go on with its
-                        messages (claims.py, lane.py)
+                        messages (claims.py, lane.py), but for those that have ended as many workers
+                        as `worker_deaths_max`: these are dropped, or go to the dead letters
     leader killed       sends and reads go on with the next leader; nobody is declared gone for
                         silence in between; an event that was stored twice counts once
     worker comes        it reads the log from the last snapshot on, and takes from then on what
@@ -82,6 +83,11 @@ class Transport(virtual.Transport):
         if self._station is None:
             raise ClosedError("this connection is not open")
         return self._station
+
+    @property
+    def worker_deaths_max(self) -> int:
+        """A task with which so many workers ended is given to no other; 0 for any number."""
+        return 0 if self._settings is None else self._settings.worker_deaths_max
 
     def driver_version(self) -> str:
         """Returns the version of this package."""

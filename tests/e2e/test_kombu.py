@@ -241,6 +241,71 @@ def test_get_and_purge(connect: Connect) -> None:
     wait_until(lambda: size(connection, "q") == 1, what="the message that was given back")
 
 
+def test_get_passes_over_what_is_no_message_of_kombu(connect: Connect) -> None:
+    writer, late = connect(), connect()
+    queue = declared(writer, "q")
+    open_ = writer.connection.station
+    for body in (b"no json", b"[]", b"{}"):
+        open_.run(open_.station.publish("", "direct", "q", body))
+    send(writer, "first", "second", routing_key="q")
+    for payload, no_ack in (("first", True), ("second", False)):
+        message = queue.get(no_ack=no_ack)
+        assert message.payload == payload
+    message.ack()
+    assert queue.get() is None
+    writer.close()
+    # Nothing of it waits for the next process.
+    assert size(late, "q") == 0
+    open_ = late.connection.station
+    assert not open_.run(open_.station.find("q")).claims.held
+
+
+class BrokenError(Exception):
+    """What a worker does not get over."""
+
+
+def end_a_worker(connect: Connect, queue: Queue, error: Exception, **options: Any) -> list[Any]:
+    """A worker that ends with the first message; returns the payloads that it was given."""
+    connection = connect(**options)
+    given = []
+
+    def take(message: Any) -> None:
+        given.append(message.payload)
+        raise error
+
+    channel = connection.channel()
+    with Consumer(channel, [queue(channel)], on_message=take, prefetch_count=1):
+        try:
+            connection.drain_events(timeout=2.0)
+        except (TimeoutError, type(error)):
+            pass
+    connection.close()
+    return given
+
+
+@pytest.mark.parametrize("letters", [None, "letters"])
+def test_a_message_with_which_workers_end_is_given_to_so_many_and_no_more(
+    connect: Connect, letters: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"worker_deaths_max": 2, "deadletter_queue": letters}
+    writer = connect()
+    queue = declared(writer, "q")
+    send(writer, "poison", "good", routing_key="q")
+    for _ in range(3):
+        # Neither the end of a connection counts, nor that it was given back.
+        assert end_a_worker(connect, queue, ConnectionError(), **options) == ["poison"]
+    for _ in range(2):
+        assert end_a_worker(connect, queue, BrokenError(), **options) == ["poison"]
+    last = Got(connect(**options), queue)
+    assert last.wait(1) == ["good"]
+    last.messages[0].ack()
+    told = [record.getMessage() for record in caplog.records if "worker_deaths_max" in record.msg]
+    assert len(told) == 1
+    assert ("moved to 'letters'" if letters else "is dropped: 2 workers ended") in told[0]
+    if letters:
+        assert declared(writer, letters).get(no_ack=True).payload == "poison"
+
+
 def test_shared_queues_are_bound_for_all_processes(connect: Connect) -> None:
     reader, writer = connect(), connect()
     topic, fanout = Exchange("t", "topic"), Exchange("f", "fanout")

@@ -70,6 +70,35 @@ def test_what_a_dead_member_had_goes_to_others() -> None:
     assert log.say("b", take=9, end=3).offsets == [0, 2]
 
 
+def test_deaths_are_counted_of_members_that_ended_with_a_message_only() -> None:
+    log = Log()
+    log.say("a", take=4, end=4)
+    log.say("a", free=(1, 2, 3), fatal=(2, 3))
+    log.say("b", take=3, end=4)
+    # What another has, nobody gives back.
+    log.say("a", free=(1,), fatal=(1,))
+    log.say("b", is_bye=True)
+    log.say("a", take=1, end=4)
+    log.say("c", gone=("a",))
+    assert [log.claims.held[offset].deaths for offset in range(4)] == [1, 1, 1, 1]
+    log.say("c", take=2, end=4)
+    log.say("d", gone=("c",))
+    assert [log.claims.held[offset].deaths for offset in range(4)] == [2, 2, 1, 1]
+    entry = decode_entry(log.claims.snapshot(9).encode())
+    assert isinstance(entry, Snapshot)
+    assert Claims.restored(entry).held == log.claims.held
+
+
+def test_a_worker_that_ends_in_order_costs_a_message_nothing() -> None:
+    log = Log()
+    for number in range(100):
+        log.say(f"deployment {number}", take=1, end=1)
+        log.say(f"deployment {number}", free=(0,))
+        log.say(f"deployment {number}", take=1, end=1)
+        log.say(f"deployment {number}", is_bye=True)
+    assert (log.claims.held[0].times, log.claims.held[0].deaths) == (200, 0)
+
+
 def test_an_event_of_a_member_that_was_declared_gone_is_void() -> None:
     log = Log()
     log.say("a", take=1, end=1)
@@ -147,7 +176,15 @@ def test_there_is_a_limit_to_what_is_held(monkeypatch: pytest.MonkeyPatch) -> No
         Event(owner="a", number=1),
         Event(owner="a", number=7, done=(1, 2), free=(3,), gone=("b",), purge=4, take=5, end=6),
         Event(owner="a", number=8, is_bye=True),
+        Event(owner="a", number=9, free=(3, 4), fatal=(4,)),
         Snapshot(log_offset=9, next_offset=4, held=((1, "a", 2), (3, "", 1)), owners={"a": 3}),
+        Snapshot(
+            log_offset=9,
+            next_offset=4,
+            held=((1, "a", 2), (3, "", 1)),
+            owners={"a": 3},
+            deaths=(0, 1),
+        ),
     ],
 )
 def test_an_entry_is_read_as_it_was_written(entry: Event | Snapshot) -> None:
@@ -222,6 +259,7 @@ def test_any_history_gives_each_message_to_one_and_forgets_none() -> None:
         {"d": [-1]},
         {"d": [0] * 1001},
         {"f": [0] * 1001},
+        {"x": [0] * 1001},
         {"g": ["o" * 65]},
         {"g": ["x"] * 1001},
         {"n": -1},
@@ -243,7 +281,8 @@ def test_a_snapshot_that_no_member_writes_is_void() -> None:
     log.say("a", take=2, end=3)
     fields = json.loads(log.claims.snapshot(1).encode())
     assert isinstance(decode_entry(json.dumps(fields).encode()), Snapshot)
-    for change in ({"next": 1 << 63}, {"at": -1}, {"owners": [["", 1]]}, {"held": [[-1, 0, 1]]}):
+    for change in ({"next": 1 << 63}, {"at": -1}, {"owners": [["", 1]]}, {"held": [[-1, 0, 1]]},
+                   {"deaths": [1]}, {"deaths": [-1, 0]}, {"deaths": 7}):  # fmt: skip
         assert decode_entry(json.dumps({**fields, **change}).encode()) is None
 
 

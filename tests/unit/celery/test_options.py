@@ -50,6 +50,8 @@ def test_options_win_and_those_of_kombu_are_left_out() -> None:
         ("ledgermq://h:1", {"lost_after": 3}, "lost_after_s"),
         ("ledgermq://h:1", {"lost_after_s": "soon"}, "soon"),
         ("ledgermq://h:1", {"lost_after_s": 0.1}, "lost_after_s is 0.1"),
+        ("ledgermq://h:1", {"worker_deaths_max": -1}, "worker_deaths_max is -1; allowed: 0"),
+        ("ledgermq://h:1?worker_deaths_max=many", {}, "many"),
     ],
 )
 def test_what_is_wrong_is_told(url: str, options: dict[str, Any], told: str) -> None:
