@@ -6,6 +6,7 @@ they enter; the original is the `__cause__`.
 """
 
 from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.plain_text import escaped
 
 _NAMES = {int(code): code.name for code in ResponseCode}
 # Characters of an ordering key that an error shows.
@@ -97,7 +98,8 @@ class RefusedError(ClientError):
         queue_id: int | None = None,
     ) -> None:
         super().__init__(
-            f"refused: {remark or 'no reason given'}",
+            # It goes to logs and terminals, and repeats names of others.
+            f"refused: {escaped(remark) if remark else 'no reason given'}",
             retriable=retriable,
             broker=broker,
             topic=topic,

@@ -6,6 +6,7 @@ from typing import Final
 from ledgermq.client.delays import DELAYS_S
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.plain_text import escaped
 
 # Of a message that failed once: what brokers take where the consumer names no delay.
 _FIRST_RETRY_LEVEL: Final = 3
@@ -62,12 +63,12 @@ class FailedTries:
 
 
 def described(message: ReceivedMessage) -> str:
-    """Returns id, keys and place of a message."""
+    """Returns id, keys and place of a message in one line; a sender wrote most of it."""
     keys = message.keys
     shown = f" with keys {keys[:_CHARS_SHOWN]!r}" if keys else ""
     queue = message.queue
     place = f"{queue.broker_name}/{queue.queue_id}@{message.queue_offset}"
-    return f"{message.message_id}{shown} of {message.topic} at {place}"
+    return escaped(f"{message.message_id}{shown} of {message.topic} at {place}")
 
 
 def _next(pause_s: float, now_ms: int) -> str:

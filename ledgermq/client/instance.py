@@ -345,7 +345,7 @@ class ClientInstance:
             if answer is not None:
                 return answer
         if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
-            _log.info("a reply came when nobody waited for it: %s", fields.get("topic"))
+            _log.info("a reply came when nobody waited for it: %r", fields.get("topic"))
             return request.response(ResponseCode.SUCCESS)
         return None
 

@@ -16,6 +16,7 @@ from ledgermq.protocol.compression import decompress
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ledgermq.protocol.plain_text import escaped
 from ledgermq.protocol.properties import decode_properties, parse_properties
 from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import COMPRESSED
@@ -237,7 +238,8 @@ class ReceivedMessage:
         return self.record.reconsume_times
 
     def __repr__(self) -> str:
-        return (
+        # Others wrote most of it, and it goes to logs.
+        return escaped(
             f"<ReceivedMessage {self.topic} {self.queue.broker_name}/{self.queue.queue_id}"
             f"@{self.queue_offset}>"
         )

@@ -113,7 +113,7 @@ class Questions:
         }
         if header.group != self._consumer.group:
             return self._refusal(request, header.group)
-        _log.info("%s goes on at other offsets of %s", header.group, header.topic)
+        _log.info("%s goes on at other offsets of %r", header.group, header.topic)
         self._start(self._move(table)).add_done_callback(tell_failure)
         return request.response(ResponseCode.SUCCESS)
 

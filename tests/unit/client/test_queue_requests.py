@@ -2,6 +2,8 @@
 
 import pytest
 
+from ledgermq.client.errors import RefusedError
+from ledgermq.client.failed_tries import described
 from ledgermq.client.queue_requests import decode_messages
 from ledgermq.client.subscription import tags_of
 from ledgermq.protocol.bodies import MessageQueue
@@ -57,14 +59,28 @@ def test_sender_has_no_say_in_the_topic_of_its_message() -> None:
         data = record(0, b"RETRY_TOPIC\x01secret", topic.encode(), times=1)
         (message,) = decode_messages(data, QUEUE, 100, frozenset())
         assert message.topic == shown
-    (of_space,) = decode_messages(
-        record(0, b"RETRY_TOPIC\x01space%T", b"%RETRY%space%g", times=1),
-        QUEUE,
-        100,
-        frozenset(),
-        "space",
-    )
+    data = record(0, b"RETRY_TOPIC\x01space%T", b"%RETRY%space%g", times=1)
+    (of_space,) = decode_messages(data, QUEUE, 100, frozenset(), "space")
     assert of_space.topic == "T"
+
+
+def test_message_is_shown_in_one_line_of_plain_text() -> None:
+    """Whoever wrote the id, or sends to a retry topic, could forge lines of logs."""
+    words = "RETRY_TOPIC\x01T\nCRITICAL\x02UNIQ_KEY\x01u\n\x1b[31m\u202e\x02KEYS\x01k\n\u2028"
+    data = record(0, words.encode(), b"%RETRY%g", times=1)
+    (message,) = decode_messages(data, QUEUE, 100, frozenset())
+    assert repr(message) == "<ReceivedMessage T\\nCRITICAL b/2@0>"
+    assert described(message) == (
+        "u\\n\\x1b[31m\\u202e with keys 'k\\n\\u2028' of T\\nCRITICAL at b/2@0"
+    )
+    # Its own text is as it came.
+    assert message.message_id == "u\n\x1b[31m\u202e" and message.topic == "T\nCRITICAL"
+
+
+def test_remark_of_a_broker_is_shown_in_one_line_of_plain_text() -> None:
+    error = RefusedError(1, "no\nCRITICAL\x1b[31m")
+    assert str(error) == "refused: no\\nCRITICAL\\x1b[31m (code 1 SYSTEM_ERROR)"
+    assert error.remark == "no\nCRITICAL\x1b[31m"
 
 
 @pytest.mark.parametrize("cut", [1, 50, 95])
