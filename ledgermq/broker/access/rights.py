@@ -3,10 +3,10 @@
 Source: `PlainPermissionManager.checkPerm`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ledgermq.broker.access.rules import Account, Permission, allows
+from ledgermq.broker.access.rules import AccessRules, Account, Permission, allows
 from ledgermq.protocol.names import RETRY_PREFIX
 from ledgermq.state import names
 
@@ -69,6 +69,22 @@ def find_refusal(account: Account, need: Need, reply_topic: str) -> str | None:
     return (
         f"{source} for {kind}:{need.name[:NAME_CHARS_SHOWN]}:"
         f" accessKey={account.access_key} needs {wanted}"
+    )
+
+
+def goes_on(access_key: str, groups: Iterable[str], before: AccessRules, now: AccessRules) -> bool:
+    """Tells whether a client that was let in goes on under other rules.
+
+    Args:
+        access_key: of its account.
+        groups: of consumers; it is a member.
+        before, now: the rules under which it was let in, and those in force.
+    """
+    was, account = before.accounts.get(access_key), now.accounts.get(access_key)
+    if account is None or (was is not None and was.secret_key != account.secret_key):
+        return False
+    return account.is_unlimited or all(
+        find_refusal(account, need, "") is None for group in groups for need in group_needs(group)
     )
 
 

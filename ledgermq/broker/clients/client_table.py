@@ -6,7 +6,7 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 `ProducerManager.java`.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -97,6 +97,10 @@ class ConsumerGroup:
         own = self.wants[connection]
         other = next((one for one, want in self.wants.items() if want != own), None)
         return None if other is None else self.members[other]
+
+
+# Whether a client goes on as an account, and as a member of these groups of consumers.
+GoesOn = Callable[[str, Iterable[str]], bool]
 
 
 class ClientTable:
@@ -335,13 +339,14 @@ class ClientTable:
         for name in self._consumer_groups_of.get(connection, ()):
             yield self._consumers[name].members[connection]
 
-    def connections_of_others(self, accounts: Container[str]) -> list[Hashable]:
-        """Returns the connections on which some client lives under none of these accounts."""
+    def connections_of_others(self, goes_on: GoesOn) -> list[Hashable]:
+        """Returns the connections on which a client does not go on as its account."""
         return [
             connection
             for connection in {**self._producer_groups_of, **self._consumer_groups_of}
-            if any(
-                client.account is not None and client.account not in accounts
+            if not all(
+                client.account is None
+                or goes_on(client.account, self._consumer_groups_of.get(connection, ()))
                 for client in self._clients_on(connection)
             )
         ]

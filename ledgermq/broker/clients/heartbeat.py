@@ -10,14 +10,14 @@ taken out of a thousand groups in several turns (`departures.py`). Sources:
 `DefaultConsumerIdsChangeListener.java`.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from ledgermq.broker.clients.client_table import Client, ClientTable
+from ledgermq.broker.clients.client_table import Client, ClientTable, GoesOn
 from ledgermq.broker.clients.departures import Departures
 from ledgermq.broker.clients.member_notices import MemberNotices
 from ledgermq.broker.clients.request_limits import check_heart_beat, check_locks
@@ -302,13 +302,13 @@ class ClientProcessor:
             self._notices.tell(group)
         return self._clients.has_groups(connection)
 
-    def close_others(self, accounts: Container[str]) -> None:
-        """Closes connections of clients that live under an account that is gone: they would go on
-        to be members, and be asked and told what their groups are.
+    def close_others(self, goes_on: GoesOn) -> None:
+        """Closes connections of clients that do not go on as their accounts: they would go on to
+        be members, and be asked and told what their groups are.
         """
-        for connection in self._clients.connections_of_others(accounts):
+        for connection in self._clients.connections_of_others(goes_on):
             assert isinstance(connection, CommandProtocol)
-            connection.close("its account is gone")
+            connection.close("its account is gone, or has another secret, or no right to its group")
 
     def close_silent(self) -> None:
         """Closes connections without a heart beat, and forgets locks that nobody renewed, pulls of

@@ -10,6 +10,7 @@ from ledgermq.broker.access.own_addresses import own_addresses
 from ledgermq.broker.access.processor import AccessProcessor
 from ledgermq.broker.access.questions import may_be_asked
 from ledgermq.broker.access.quotas import Quotas
+from ledgermq.broker.access.rights import goes_on
 from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.admin.runtime_info import AdminProcessor
 from ledgermq.broker.admin.table_lists import TableLists
@@ -147,9 +148,14 @@ def _follow_rules(parts: Parts, pulls: PullProcessor, clients: ClientProcessor) 
     if rules is None:
         return
 
+    former = rules.rules
+
     def other() -> None:
+        nonlocal former
+        before, former = former, rules.rules
+        now = former
         pulls.end_waits("the rules of access control have changed")
-        clients.close_others(rules.rules.accounts)
+        clients.close_others(lambda name, groups: goes_on(name, groups, before, now))
 
     rules.on_other = lambda: parts.soon(other)
 
