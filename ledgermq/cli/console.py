@@ -53,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="a broker whose word counts who is let in; may be given again; default: all that the"
-        " name servers know, of which one that refuses everybody lets nobody in",
+        help="a broker whose word counts who is let in, and that is told of new accounts; may be"
+        " given again; default: all that the name servers know, of which one that refuses everybody"
+        " lets nobody in",
     )
     parser.add_argument(
         "--signature",
@@ -145,13 +146,12 @@ def run(options: argparse.Namespace) -> int:
         must_sign_in=not (_is_loopback(host) or options.insecure),
         read_only=options.read_only,
         readers=frozenset(options.reader),
-        judges=judges,
         signature=options.signature,
         host_names=tuple(options.host_name),
         behind_proxy=options.behind_proxy,
         audit_file=options.audit_file,
         next_port=options.next_port,
-        terms=Terms(options.longer_history, options.log_dir),
+        terms=Terms(options.longer_history, options.log_dir, judges),
     )
     return _serve(options, config, program, server)
 

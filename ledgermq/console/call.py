@@ -24,6 +24,9 @@ class Terms(NamedTuple):
     longer_history: str
     # Folder of the logs of the programs of a cluster on this machine.
     log_folder: Path | None
+    # Addresses of the brokers whose word counts who is let in, and who are told of new accounts;
+    # empty: of all that name servers know.
+    judges: tuple[str, ...] = ()
 
 
 class Changes(Protocol):

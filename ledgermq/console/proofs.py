@@ -12,9 +12,12 @@ nobody knows it.
 
 import asyncio
 import enum
+import secrets
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
+from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import RefusedError
 from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.session import Role
@@ -22,10 +25,13 @@ from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo
+from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.signature_check import is_of_who_reads_strong_form
 
 # Brokers that are asked at the same time.
 _ASKED_AT_ONCE: Final = 32
+# Asks where nobody has signed in.
+_NOBODY: Final = "nobody"
 # Refusals that say nothing about the account.
 _BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
 
@@ -127,6 +133,24 @@ async def is_admin_no_more(
     admins = await asyncio.gather(*(_is_admin(remote, one, access_key) for one in addresses))
     denying = [one for one, is_admin in zip(addresses, admins, strict=True) if is_admin is False]
     return is_refused(await _each(wrong, denying, tally))
+
+
+async def who_asks_accounts(remote: Remote, addresses: Sequence[str]) -> set[str]:
+    """Returns the brokers that refuse a wrong secret; one that is silent is none of them."""
+    who = remote.config.credentials or Credentials(access_key=_NOBODY, secret_key=_NOBODY)
+    wrong = wrong_one(remote.name_servers, remote.config, who)
+    try:
+        verdicts = await _each(wrong, addresses, Tally())
+    finally:
+        await wrong.close()
+    told = zip(addresses, verdicts, strict=True)
+    return {address for address, verdict in told if is_refused([verdict])}
+
+
+def wrong_one(name_servers: str, config: ClientConfig, who: Credentials) -> Remote:
+    """Returns what asks the same name servers and brokers with a wrong secret."""
+    wrong = replace(who, secret_key=secrets.token_urlsafe(16))
+    return Remote(name_servers, replace(config, credentials=wrong))
 
 
 async def _brokers(remote: Remote, tally: Tally) -> list[str] | Verdict:

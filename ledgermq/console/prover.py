@@ -11,12 +11,18 @@ let in there since the console began. `signature` "strong" tries it never: where
 of a cluster is a broker of somebody else's, it answers as one of Apache's would.
 """
 
-import secrets
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from ledgermq.client.config import ClientConfig
-from ledgermq.console.proofs import Verdict, is_admin_no_more, is_refused, role_of, verdicts_of
+from ledgermq.console.proofs import (
+    Verdict,
+    is_admin_no_more,
+    is_refused,
+    role_of,
+    verdicts_of,
+    wrong_one,
+)
 from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.session import Role
 from ledgermq.console.tally import Tally
@@ -123,9 +129,7 @@ class Prover:
             await wrong.close()
 
     def _wrong_one(self, name_servers: str, credentials: Credentials) -> Remote:
-        """Returns what asks the same name servers and brokers with a wrong secret."""
-        wrong = replace(credentials, secret_key=secrets.token_urlsafe(16))
-        return Remote(name_servers, replace(self._config, credentials=wrong))
+        return wrong_one(name_servers, self._config, credentials)
 
 
 def _told(verdict: Verdict) -> str:

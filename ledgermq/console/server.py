@@ -59,8 +59,6 @@ class ConsoleConfig:
     must_sign_in: bool
     read_only: bool
     readers: frozenset[str]
-    # Brokers whose word counts who is let in; empty: all that name servers know.
-    judges: tuple[str, ...]
     # Forms of signatures in which an account is shown to brokers.
     signature: Signature
     # Further names under which the console may be asked.
@@ -112,7 +110,7 @@ class ConsoleServer:
             must_sign_in=config.must_sign_in,
             read_only=config.read_only,
             readers=config.readers,
-            judges=config.judges,
+            judges=config.terms.judges,
             signature=config.signature,
         )
         self._streams = TabStreams(read_query)

@@ -10,11 +10,12 @@ from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import RefusedError
 from ledgermq.console.absent import missing
 from ledgermq.console.accounts import Rules, load_rules, text_of_account
-from ledgermq.console.actions.plan import Plan, Step
+from ledgermq.console.actions.plan import Plan, SkippedError, Step
 from ledgermq.console.actions.topics import check_new_name, writer_of, writers_of
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.looks import read_settings
+from ledgermq.console.proofs import who_asks_accounts
 from ledgermq.console.remote import Remote
 from ledgermq.console.settings import shown_value
 from ledgermq.console.shapes import actions as shapes
@@ -48,6 +49,23 @@ async def _rules_now(view: ClusterView, broker: str, access_key: str) -> str:
     targets = await writers_of(view, [broker])
     rules: list[Rules] = await load_rules(view, tally, targets)
     return text_of_account(rules[0].accounts.get(access_key)) if rules else ""
+
+
+async def _left_out(call: Call, wanted: shapes.PutAccount, addresses: list[str]) -> list[str]:
+    """Returns which brokers are not told an account with its secret, and why, in sentences.
+
+    Whoever may register a broker at the name servers would be told each one.
+    """
+    if wanted.secret_key is None:
+        return []
+    judges = call.terms.judges
+    told = judges or await who_asks_accounts(call.cluster.remote, addresses)
+    why = (
+        "is none of those that the console trusts (--judge)"
+        if judges
+        else "asks for no account, or does not answer"
+    )
+    return [f"left out: {one} {why}" for one in addresses if one not in told]
 
 
 async def plan_put_account(call: Call, wanted: shapes.PutAccount) -> Plan:
@@ -85,6 +103,9 @@ async def plan_put_account(call: Call, wanted: shapes.PutAccount) -> Plan:
     async def step(broker: str) -> Step:
         async def run() -> str:
             address = await writer_of(view, broker)
+            left_out = await _left_out(call, wanted, [address])
+            if left_out:
+                raise SkippedError(left_out[0])
             await view.remote.call(address, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
             return ""
 
@@ -98,7 +119,7 @@ async def plan_put_account(call: Call, wanted: shapes.PutAccount) -> Plan:
 
     targets = await writers_of(view, [])
     steps = [await step(target.name) for target in targets]
-    warnings = []
+    warnings = await _left_out(call, wanted, [target.address for target in targets])
     if wanted.access_key == call.account:
         warnings.append("this is your own account: your session may end")
     return Plan(

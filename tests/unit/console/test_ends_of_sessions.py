@@ -53,7 +53,6 @@ class Console:
             must_sign_in=False,
             read_only=False,
             readers=frozenset(),
-            judges=(),
             signature="any",
             host_names=(),
             behind_proxy=False,
