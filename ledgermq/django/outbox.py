@@ -10,6 +10,8 @@ Settings (all optional), in settings.py:
 
 Order: a message with an ordering key is not sent before those of the same key that still wait; it
 is left to `send_waiting`, which sends them one after the other. Memory is bounded by BATCH rows.
+A message that cannot be sent holds up no others: those of its key alone, and those of its topic
+while nobody takes messages of that.
 """
 
 import atexit
@@ -27,8 +29,10 @@ from django.utils import timezone
 
 from ledgermq.client import ClientError, ConfigError, Message, MessageError, ProducerConfig
 from ledgermq.client.blocking import Producer
-from ledgermq.client.checks import DELAY_LEVEL_MAX, check_topic, check_values
+from ledgermq.client.checks import check_topic
 from ledgermq.client.messages import SendResult
+from ledgermq.client.namespaces import with_namespace
+from ledgermq.client.send_frame import properties_text, single_body
 from ledgermq.django.models import OutboxMessage
 
 # The property by which consumers know a message that was sent twice.
@@ -39,8 +43,23 @@ BATCH: Final = 500
 # `send_waiting`.
 _AFTER_COMMIT_S: Final = 3.0
 _SETTINGS: Final = {"name_servers", "group", "config"}
+# As long as the one that a message gets when it is sent.
+_ANY_ID: Final = "0" * 32
 
 _log = logging.getLogger("ledgermq.django")
+
+
+def _words() -> dict[str, Any]:
+    """Returns the settings, with a producer's config in any case.
+
+    Raises:
+        ConfigError: there is one that nobody knows.
+    """
+    given = getattr(settings, "LEDGERMQ", {})
+    if unknown := sorted(set(given) - _SETTINGS):
+        allowed = ", ".join(sorted(_SETTINGS))
+        raise ConfigError(f"LEDGERMQ has {', '.join(unknown)}; allowed: {allowed}")
+    return {"config": ProducerConfig(timeout_s=_AFTER_COMMIT_S), **given}
 
 
 class _Senders:
@@ -62,11 +81,7 @@ class _Senders:
             self._lock, self._producer, self._process_id = threading.Lock(), None, os.getpid()
         with self._lock:
             if self._producer is None:
-                given = getattr(settings, "LEDGERMQ", {})
-                if unknown := sorted(set(given) - _SETTINGS):
-                    allowed = ", ".join(sorted(_SETTINGS))
-                    raise ConfigError(f"LEDGERMQ has {', '.join(unknown)}; allowed: {allowed}")
-                words = {"config": ProducerConfig(timeout_s=_AFTER_COMMIT_S), **given}
+                words = _words()
                 producer = Producer(
                     words.get("name_servers", "127.0.0.1:9876"),
                     words.get("group", "django"),
@@ -105,19 +120,35 @@ def add(*messages: Message, ordering_key: str = "", using: str = DEFAULT_DB_ALIA
         using: the database of the transaction.
 
     Raises:
-        MessageError: a value is not allowed, or a body is no bytes; the transaction may go on.
+        MessageError: a value is not allowed, a body is no bytes, or too large; the transaction may
+            go on.
+        ConfigError: a topic can have no such name, or the settings are wrong.
     """
+    config = _words()["config"]
     for message in messages:
         if not isinstance(message.body, bytes):
             kind = type(message.body).__name__
             raise MessageError(f"body is {kind}; allowed: bytes", topic=message.topic)
-        check_topic(message.topic)
-        check_values(message, DELAY_LEVEL_MAX)
+    rows = [_row(message, ordering_key) for message in messages]
+    for row in rows:
+        _check(_message(row), config)
     with transaction.atomic(using=using):
-        rows = [_row(message, ordering_key) for message in messages]
         for row in rows:
             row.save(using=using, force_insert=True)
         transaction.on_commit(lambda: _after_commit(rows, using), using=using)
+
+
+def _check(message: Message, config: ProducerConfig) -> None:
+    """Refuses what the producer would refuse: a row that cannot be sent would stay for ever.
+
+    Raises:
+        MessageError, ConfigError: as `add`.
+    """
+    check_topic(message.topic)
+    namespace = config.client.namespace
+    check_topic(with_namespace(namespace, message.topic))
+    text = properties_text(message, _ANY_ID, namespace, config.delay_level_max)
+    single_body(message, text, 0, 0, config.body_bytes_max)
 
 
 def _after_commit(rows: Sequence[OutboxMessage], using: str) -> None:
@@ -128,7 +159,9 @@ def _after_commit(rows: Sequence[OutboxMessage], using: str) -> None:
             before = OutboxMessage.objects.using(using).filter(ordering_key=first.ordering_key)
             if before.filter(pk__lt=first.pk).exists():
                 return
-        error: Exception | None = _send(rows, using)
+        held = _Held()
+        _send(rows, using, held)
+        error: Exception | None = held.error
     # Whatever it is, the transaction is committed, and the caller's work is done.
     except Exception as other:
         error = other
@@ -151,35 +184,79 @@ def send_waiting(*, older_than_s: float = 10.0, using: str = DEFAULT_DB_ALIAS) -
         How many messages were sent.
 
     Raises:
-        ClientError: of the first message that was not acknowledged; it waits on, as do those
-            behind it.
+        ClientError: of the first message that was not acknowledged, when all others were tried. It
+            waits on, as do those of its key behind it, and where a later try may help those of its
+            topic.
     """
-    count = 0
+    count, last_pk, held = 0, 0, _Held()
     until = timezone.now() - timedelta(seconds=older_than_s)
     while True:
         with transaction.atomic(using=using):
-            waiting = OutboxMessage.objects.using(using).filter(created__lte=until).order_by("pk")
+            # Those that stay are not looked at twice, however many they are.
+            waiting = (
+                OutboxMessage.objects.using(using)
+                .filter(created__lte=until, pk__gt=last_pk)
+                .order_by("pk")
+            )
             if transaction.get_connection(using).features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True)
             rows = list(waiting[:BATCH])
-            error = _send(rows, using)
-        count += len(rows)
-        if error is not None:
-            raise error
+            count += _send(rows, using, held)
         if len(rows) < BATCH:
-            return count
+            break
+        last_pk = rows[-1].pk
+    if held.error is not None:
+        _log.warning(
+            "%d messages of the outbox wait on, the first is row %s", held.count, held.first_pk
+        )
+        raise held.error
+    return count
 
 
-def _send(rows: Sequence[OutboxMessage], using: str) -> ClientError | None:
-    """Sends rows and deletes those that are acknowledged; returns the first failure.
+class _Held:
+    """What waits behind rows that were not sent."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        # Of the first row that failed, in the order in which rows were added.
+        self.error: ClientError | None = None
+        self.first_pk = 0
+        self._topics: set[str] = set()
+        self._keys: set[str] = set()
+
+    def holds(self, row: OutboxMessage) -> bool:
+        """Tells whether a row has to wait; those of its key wait with it."""
+        is_held = row.topic in self._topics or row.ordering_key in self._keys
+        if is_held:
+            self._add(row)
+        return is_held
+
+    def failed(self, row: OutboxMessage, error: ClientError) -> None:
+        """Notes a row that was not acknowledged."""
+        if self.error is None or row.pk < self.first_pk:
+            self.error, self.first_pk = error, row.pk
+        if error.retriable:
+            # The next of its topic would wait as long as a send may take, too.
+            self._topics.add(row.topic)
+        self._add(row)
+
+    def _add(self, row: OutboxMessage) -> None:
+        self.count += 1
+        if row.ordering_key:
+            self._keys.add(row.ordering_key)
+
+
+def _send(rows: Sequence[OutboxMessage], using: str, held: _Held) -> int:
+    """Sends rows and deletes those that are acknowledged; returns how many.
 
     Those with an ordering key go one after the other, and none behind one that failed.
     """
     producer = _senders.producer()
     sent: list[Any] = []
     on_their_way: list[tuple[OutboxMessage, Future[SendResult]]] = []
-    failed: ClientError | None = None
     for row in rows:
+        if held.holds(row):
+            continue
         try:
             if row.ordering_key:
                 producer.send(_message(row), ordering_key=row.ordering_key)
@@ -187,16 +264,15 @@ def _send(rows: Sequence[OutboxMessage], using: str) -> ClientError | None:
             else:
                 on_their_way.append((row, producer.submit(_message(row))))
         except ClientError as error:
-            failed = error
-            break
+            held.failed(row, error)
     for row, future in on_their_way:
         try:
             future.result()
             sent.append(row.pk)
         except ClientError as error:
-            failed = failed or error
+            held.failed(row, error)
     OutboxMessage.objects.using(using).filter(pk__in=sent).delete()
-    return failed
+    return len(sent)
 
 
 def _row(message: Message, ordering_key: str) -> OutboxMessage:

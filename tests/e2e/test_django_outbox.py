@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import Future
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 
 import ledgermq
-from ledgermq.client import ClientError, Message, MessageError, ProducerConfig
+from ledgermq.client import ClientError, Message, MessageError, ProducerConfig, UnreachableError
 from tests.e2e.django_site import set_up
 from tests.free_ports import free_ports
 from tests.waiting import wait_until
@@ -134,6 +135,99 @@ def test_wrong_values_are_refused_before_anything_is_written(site: Site) -> None
         with pytest.raises(ClientError, match="bad name!"):
             site.outbox.add(Message("bad name!", b"x"))
         assert site.waiting() == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (Message(TOPIC, b"x" * (4 * 2**20 + 1)), "4194305 bytes; allowed: 4194304"),
+        (Message(TOPIC, b"x", properties={"a": "b" * 2**15}), "properties of [0-9]+ bytes"),
+        (Message(TOPIC, b"x", keys="a\x02b"), "x02"),
+        (Message(TOPIC, b"x", properties={"KEYS": "k"}), "KEYS"),
+        (Message(TOPIC, b"x", properties={"a": "\ud800"}), "UTF-8"),
+    ],
+)
+def test_what_no_broker_would_take_is_refused_before_anything_is_written(
+    site: Site, message: Message, said: str
+) -> None:
+    with transaction.atomic():
+        with pytest.raises(MessageError, match=said):
+            site.outbox.add(Message(TOPIC, b"beside it"), message, ordering_key="k")
+        assert site.waiting() == 0
+
+
+def test_row_that_cannot_be_sent_holds_up_those_of_its_key_alone(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows may have been written with other limits, or when the broker had other ones."""
+    monkeypatch.setattr(site.outbox, "BATCH", 2)
+    large = b"x" * (5 * 2**20)
+    rows = [
+        *((TOPIC, large, ""),) * 3,
+        (TOPIC, large, "bad"),
+        (TOPIC, b"behind a bad one", "bad"),
+        (TOPIC, b"of another key", "good"),
+        (TOPIC, b"of no key", ""),
+    ]
+    for topic, body, key in rows:
+        site.outbox._row(Message(topic, body), key).save()
+    try:
+        for _ in range(2):
+            with pytest.raises(MessageError, match="allowed: 4194304"):
+                site.outbox.send_waiting(older_than_s=0.0)
+            assert site.waiting() == 5
+        assert "5 messages of the outbox wait on, the first is row" in caplog.text
+        assert site.holds("of another key", "of no key")
+        assert not site.holds("behind a bad one")
+    finally:
+        site.outbox.OutboxMessage.objects.all().delete()
+
+
+class Away:
+    """A producer; to one topic nobody takes messages."""
+
+    def __init__(self) -> None:
+        self.tried: list[bytes] = []
+
+    def send(self, message: Message, *, ordering_key: str) -> None:
+        self.tried.append(message.body)
+        if message.topic == "Away":
+            raise UnreachableError("away", retriable=True)
+
+    def submit(self, message: Message) -> Future[None]:
+        future: Future[None] = Future()
+        try:
+            future.set_result(self.send(message, ordering_key=""))
+        except ClientError as error:
+            future.set_exception(error)
+        return future
+
+
+def test_topic_that_nobody_takes_messages_of_is_asked_once_and_holds_up_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message of it would wait as long as a send may take."""
+    producer = Away()
+    monkeypatch.setattr(site.outbox, "BATCH", 2)
+    monkeypatch.setattr(site.outbox._senders, "producer", lambda: producer)
+    rows = [
+        ("Away", b"1", "a"),
+        ("Away", b"2", "b"),
+        ("There", b"3", "b"),
+        ("Away", b"4", ""),
+        ("There", b"5", "c"),
+        ("There", b"6", ""),
+    ]
+    for topic, body, key in rows:
+        site.outbox._row(Message(topic, body), key).save()
+    try:
+        with pytest.raises(UnreachableError):
+            site.outbox.send_waiting(older_than_s=0.0)
+        # The third waits for the one before it that has its key.
+        assert producer.tried == [b"1", b"5", b"6"]
+        assert site.waiting() == 4
+    finally:
+        site.outbox.OutboxMessage.objects.all().delete()
 
 
 def test_snippets_of_the_client_page_do_what_it_says(site: Site) -> None:
