@@ -27,6 +27,8 @@ _YEARS: Final = range(1970, 9999)
 # Headers and properties of a task that Celery hashes, or makes names of.
 _TEXT_HEADERS: Final = ("id", "root_id", "parent_id", "group", "shadow")
 _TEXT_PROPERTIES: Final = ("correlation_id", "reply_to")
+# Bodies that kombu accepts always, and leaves as they are.
+_PLAIN_TYPES: Final = ("application/data", "application/text")
 # What kombu brings itself; what a program registers later is its own.
 _OF_KOMBU: Final = frozenset((*compression._decoders, *compression._aliases))
 
@@ -57,8 +59,8 @@ def check_task(raw: dict[str, Any]) -> None:
 
     Raises:
         ValueError: a member is of another type, or the body is packed in a way that nothing bounds,
-            or is larger than allowed when it is unpacked; or a header of a task is one that Celery
-            could not reckon with.
+            or is larger than allowed when it is unpacked; or Celery could not reckon with a header
+            of a task, or not take its body apart.
     """
     properties, headers, body = raw.get("properties"), raw.get("headers"), raw.get("body")
     if not isinstance(properties, dict) or not isinstance(properties.get("delivery_info"), dict):
@@ -73,22 +75,24 @@ def check_task(raw: dict[str, Any]) -> None:
     headers = headers or {}
     if not isinstance(headers.get("task"), str | None):
         raise ValueError("the name of the task is no text")
-    if headers.get("task") is not None:
-        _check_celery(headers, properties)
     encoding = properties.get("body_encoding")
     if encoding is not None and encoding not in ("base64", "utf-8"):
         raise ValueError(f"body_encoding is {str(encoding)[:64]!r}, allowed are base64 and utf-8")
     unpack = _unpacker(headers.get("compression"))
     # Also where nothing is packed: what is not of that encoding is a ValueError here.
     packed = b64decode(body or "") if encoding == "base64" else (body or "").encode()
-    if packed and unpack is not None:
-        count = len(unpack(packed, BODY_BYTES_MAX + 1))
-        if count > BODY_BYTES_MAX:
-            raise ValueError(f"the body has more than {BODY_BYTES_MAX} bytes when it is unpacked")
+    plain = unpack(packed, BODY_BYTES_MAX + 1) if packed and unpack is not None else packed
+    if len(plain) > BODY_BYTES_MAX:
+        raise ValueError(f"the body has more than {BODY_BYTES_MAX} bytes when it is unpacked")
+    if headers.get("task") is not None:
+        in_body = _headers_in_body(plain, raw.get("content-type"))
+        _check_celery({**in_body, **headers}, properties)
 
 
 def _check_celery(headers: dict[str, Any], properties: dict[str, Any]) -> None:
     """Checks what Celery hashes or reckons with before the task begins: an error there ends it."""
+    if headers.get("id") is None:
+        raise ValueError("id is no text")
     for names, where in ((_TEXT_HEADERS, headers), (_TEXT_PROPERTIES, properties)):
         for name in names:
             if not isinstance(where.get(name), str | None):
@@ -107,6 +111,36 @@ def _check_celery(headers: dict[str, Any], properties: dict[str, Any]) -> None:
         raise ValueError("stamped_headers is no list of names")
     if not isinstance(headers.get("stamps"), dict | None):
         raise ValueError("stamps is no object")
+
+
+def _headers_in_body(body: bytes, content_type: str | None) -> dict[str, Any]:
+    """Returns what the body of a task says in place of headers: one of JSON with `args`, all.
+
+    Raises:
+        ValueError: Celery could not take it apart.
+    """
+    if not content_type or content_type in _PLAIN_TYPES:
+        raise ValueError(f"content-type is {content_type!r}, which no serializer of tasks has")
+    if not body:
+        raise ValueError("the task has no body")
+    if content_type != "application/json":
+        return {}
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        # Celery refuses what is no JSON.
+        return {}
+    if isinstance(value, dict) and "args" in value:
+        args, kwargs, embed = value["args"], value.get("kwargs", {}), None
+    elif isinstance(value, list) and len(value) == 3:
+        args, kwargs, embed = value
+    else:
+        raise ValueError("the body of the task is not of args, kwargs and embed")
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise ValueError("the body of the task has args that are no list, or kwargs no object")
+    if not isinstance(embed, dict | None):
+        raise ValueError("the body of the task has an embed that is no object")
+    return value if isinstance(value, dict) else {}
 
 
 def _check_time(name: str, value: Any) -> None:

@@ -142,3 +142,70 @@ def test_property_that_celery_makes_a_name_of_is_refused(name: str) -> None:
 )
 def test_task_as_celery_sends_it_passes(headers: dict[str, Any]) -> None:
     check_task(celery_task(**headers))
+
+
+def body_task(body: Any, **headers: Any) -> dict[str, Any]:
+    return {
+        **celery_task(**headers),
+        "body": base64.b64encode(json.dumps(body).encode()).decode(),
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        7,
+        "abc",
+        [1, 2],
+        [[1], {}, {}, {}],
+        [7, {}, {}],
+        [[1], [1], {}],
+        [[1], {}, [1]],
+        {"a": 1, "b": 2, "c": 3},
+        {"args": [1], "kwargs": [1]},
+        {"args": 7},
+        {"args": [], "id": [1]},
+        {"args": [], "eta": ""},
+    ],
+)
+def test_body_that_celery_cannot_take_apart_is_refused(body: Any) -> None:
+    task = body_task(body)
+    if isinstance(body, dict):
+        # Where both are, Celery takes the headers'.
+        del task["headers"]["id"], task["headers"]["eta"]
+    with pytest.raises(ValueError, match="body|id|eta"):
+        check_task(task)
+
+
+def test_task_without_an_id_is_refused() -> None:
+    task = celery_task()
+    del task["headers"]["id"]
+    with pytest.raises(ValueError, match="id is no text"):
+        check_task(task)
+
+
+@pytest.mark.parametrize("kind", [None, "", "application/data", "application/text"])
+def test_task_whose_body_kombu_leaves_as_it_is_is_refused(kind: str | None) -> None:
+    """These kinds are always accepted, and give text or bytes where Celery expects three values."""
+    with pytest.raises(ValueError, match="content-type"):
+        check_task({**celery_task(), "content-type": kind})
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-yaml"])
+def test_task_without_a_body_is_refused(kind: str) -> None:
+    for body in ("", None):
+        with pytest.raises(ValueError, match="body"):
+            check_task({**celery_task(), "body": body, "content-type": kind})
+
+
+def test_bodies_of_all_kinds_pass() -> None:
+    check_task(body_task([[1], {"a": 1}, None]))
+    # Of the first protocol, with the headers of the second.
+    hybrid = body_task({"id": "x", "args": [1], "kwargs": {}})
+    del hybrid["headers"]["id"]
+    check_task(hybrid)
+    # Of no task; and what is no JSON: Celery refuses it itself, and goes on.
+    check_task(body_task(None, task=None))
+    check_task({**celery_task(), "body": base64.b64encode(b"\xff[").decode()})
+    check_task({**body_task("abc"), "content-type": "application/x-python-serialize"})
