@@ -392,6 +392,15 @@ class _Connection(http.HTTPChannel):
         """What cannot even be read as a request; the name is Twisted's."""
         self.refuse(RequestError(400, "this is no HTTP request, or its head is too long"))
 
+    def lineReceived(self, line: bytes) -> None:
+        """Refuses a line that goes on with the one before it: a proxy may take it for a line of its
+        own, with a length in it.
+        """
+        if line.startswith((b" ", b"\t")):
+            self._respondToBadRequestAndDisconnect()
+            return
+        super().lineReceived(line)
+
     def headerReceived(self, line: bytes) -> bool:
         """Refuses lengths of which a proxy before this port may think otherwise: what the one takes
         for a body is a request to the other. A number without end is none, either.

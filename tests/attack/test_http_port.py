@@ -148,6 +148,8 @@ def test_pages_of_metrics_are_few_at_a_time(ports: tuple[int, int]) -> None:
         ("1.1", "Transfer-Encoding: chunked, identity"),
         ("1.1", "Transfer-Encoding: \x0bchunked"),
         ("1.1", "Transfer-Encoding : chunked"),
+        ("1.1", "X: a\r\n Transfer-Encoding: chunked"),
+        ("1.1", "Content-Length: 6\r\n\t5"),
         ("1.0", "Transfer-Encoding: chunked"),
         ("1.1", "Content-Length: 5\r\nContent-Length: 5"),
         ("1.1", "Content-Length: 5, 5"),

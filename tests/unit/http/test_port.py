@@ -290,6 +290,10 @@ class PortTests(TestCase):
             b"\x16\x03\x01\r\n\r\n",
             b"GET\r\n\r\n",
             b"GET /%ff HTTP/1.1\r\nHost: a\r\n\r\n",
+            b" GET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+            # A line that goes on with the next one.
+            b"GET /hello HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n",
+            b"GET /hello HTTP/1.1\r\n\tHost: localhost\r\n\r\n",
         ):
             browser = await self.connected()
             browser.send(line)
