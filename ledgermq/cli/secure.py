@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,6 +53,8 @@ _DAYS: Final = 825
 _DAYS_MAX: Final = 3650
 _PORT_MAX: Final = 65_535
 # Name of an account.
+# As a broker takes for its name; of the name of an authority it is a part.
+_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_.-]{1,50}")
 _BROKERS: Final = "group-members"
 
 
@@ -127,6 +130,11 @@ def run(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace, directory: Path) -> Plan:
     if not 1 <= options.days <= _DAYS_MAX:
         raise SecureError(f"--days is {options.days}; allowed: 1 to {_DAYS_MAX}")
+    if not _GROUP.fullmatch(options.group):
+        raise SecureError(
+            f"--group is {options.group[:64]!a}; allowed: 1 to 50 of the characters"
+            " a-z A-Z 0-9 % | _ . -"
+        )
     try:
         peers = parse_peers(options.members)
     except ConfigValueError as error:
