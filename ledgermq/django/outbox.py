@@ -9,7 +9,7 @@ Settings (all optional), in settings.py:
     LEDGERMQ = {"name_servers": "127.0.0.1:9876", "group": "shop", "config": ProducerConfig(...)}
 
 Order: a message with an ordering key is not sent before those of the same key that still wait; it
-is left to `send_waiting`, which sends them one after the other. Memory is bounded by BATCH rows.
+is left to `send_waiting`, which sends them one after the other. Memory is bounded by BATCH_BYTES.
 A message that cannot be sent holds up no others: those of its key alone, and those of its topic
 while nobody takes messages of that.
 """
@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from ledgermq.client import ClientError, ConfigError, Message, MessageError, ProducerConfig
@@ -37,8 +38,11 @@ from ledgermq.django.models import OutboxMessage
 
 # The property by which consumers know a message that was sent twice.
 OUTBOX_ID: Final = "OUTBOX_ID"
-# Rows that are read and sent together.
+# Rows that are read and sent together, and their bodies: with the one that reaches the bound.
 BATCH: Final = 500
+BATCH_BYTES: Final = 32 * 2**20
+# Rows that a database gives at a time, of 4 MiB each at most.
+_CHUNK: Final = 16
 # After a commit a request waits no longer than this for its messages; the rest is left to
 # `send_waiting`.
 _AFTER_COMMIT_S: Final = 3.0
@@ -200,9 +204,9 @@ def send_waiting(*, older_than_s: float = 10.0, using: str = DEFAULT_DB_ALIAS) -
             )
             if transaction.get_connection(using).features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True)
-            rows = list(waiting[:BATCH])
+            rows = _batch(waiting[:BATCH])
             count += _send(rows, using, held)
-        if len(rows) < BATCH:
+        if not rows:
             break
         last_pk = rows[-1].pk
     if held.error is not None:
@@ -211,6 +215,18 @@ def send_waiting(*, older_than_s: float = 10.0, using: str = DEFAULT_DB_ALIAS) -
         )
         raise held.error
     return count
+
+
+def _batch(waiting: QuerySet[OutboxMessage]) -> list[OutboxMessage]:
+    """Reads rows until their bodies have BATCH_BYTES."""
+    rows: list[OutboxMessage] = []
+    size_bytes = 0
+    for row in waiting.iterator(chunk_size=_CHUNK):
+        rows.append(row)
+        size_bytes += len(row.body)
+        if size_bytes >= BATCH_BYTES:
+            break
+    return rows
 
 
 class _Held:

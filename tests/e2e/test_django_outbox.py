@@ -230,6 +230,26 @@ def test_topic_that_nobody_takes_messages_of_is_asked_once_and_holds_up_no_other
         site.outbox.OutboxMessage.objects.all().delete()
 
 
+def test_bytes_of_what_is_read_at_a_time_are_bounded(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While brokers are away rows of 4 MiB may gather; 500 of them would end the process."""
+    read: list[list[int]] = []
+    send = site.outbox._send
+
+    def noted(rows: Any, *others: Any) -> int:
+        read.append([len(row.body) for row in rows])
+        return int(send(rows, *others))
+
+    monkeypatch.setattr(site.outbox, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(site.outbox, "_send", noted)
+    for size in (900, 1000, 900, 5000, 10, 20):
+        site.outbox._row(Message(TOPIC, b"x" * size), "").save()
+    assert site.outbox.send_waiting(older_than_s=0.0) == 6 and site.waiting() == 0
+    # The one that reaches the bound is the last.
+    assert [sizes for sizes in read if sizes] == [[900, 1000, 900], [5000], [10, 20]]
+
+
 def test_snippets_of_the_client_page_do_what_it_says(site: Site) -> None:
     page = (ROOT / "docs/client.md").read_text(encoding="utf-8")
     section = page.split("## An outbox for Django\n")[1].split("\n## ")[0]
