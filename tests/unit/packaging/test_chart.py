@@ -21,9 +21,9 @@ PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, not here")
 
 
-def render(*words: str) -> list[dict[str, Any]]:
+def render(*words: str, chart: Path = CHART) -> list[dict[str, Any]]:
     done = subprocess.run(
-        ["helm", "template", "t", str(CHART), "--kube-version", f"{KUBERNETES}.0", *words],
+        ["helm", "template", "t", str(chart), "--kube-version", f"{KUBERNETES}.0", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -99,6 +99,71 @@ def test_who_asks_a_port_with_a_certificate_asks_by_tls() -> None:
     assert told["tls.server.keyPath"] == f"{places[certificate['name']]}/tls.key"
     (endpoint,) = the(documents, "PodMonitor", "t")["spec"]["podMetricsEndpoints"]
     assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "mq")
+
+
+def test_accounts_and_certificates_are_given_as_secrets_of_their_own(tmp_path: Path) -> None:
+    documents = render("--set", "nameServer.filesSecret=ns-files,broker.filesSecret=mq-files")
+    for kind, name, secret in (
+        ("StatefulSet", "t-namesrv", "ns-files"),
+        ("StatefulSet", "t-broker-a", "mq-files"),
+    ):
+        pod = the(documents, kind, name)["spec"]["template"]["spec"]
+        (volume,) = [v for v in pod["volumes"] if v.get("secret", {}).get("secretName") == secret]
+        (container,) = pod["containers"]
+        places = {mount["name"]: mount for mount in container["volumeMounts"]}
+        assert places[volume["name"]]["mountPath"] == "/etc/ledgermq-files"
+        assert places[volume["name"]]["readOnly"] and volume["secret"]["defaultMode"] == 0o400
+    plain = render()
+    assert "volumes" not in the(plain, "StatefulSet", "t-namesrv")["spec"]["template"]["spec"]
+
+
+def test_who_is_given_the_token_of_metrics_reads_no_secret_of_members() -> None:
+    documents = render("--set", "podMonitor.enabled=true")
+    (endpoint,) = the(documents, "PodMonitor", "t")["spec"]["podMetricsEndpoints"]
+    named = endpoint["authorization"]["credentials"]["name"]
+    assert set(the(documents, "Secret", named)["data"]) == {"http-token"}
+    pod = the(documents, "StatefulSet", "t-broker-a")["spec"]["template"]["spec"]
+    (volume,) = [v for v in pod["volumes"] if "projected" in v]
+    sources = [source["secret"] for source in volume["projected"]["sources"]]
+    assert {source["name"]: source["items"][0]["key"] for source in sources} == {
+        "t-group-secret": "secret",
+        named: "http-token",
+    }
+    own = render("--set", "groupSecret.existingSecret=mine")
+    assert not [document for document in own if document["kind"] == "Secret"]
+
+
+def test_ports_of_clients_may_be_closed_to_other_pods() -> None:
+    for words, is_open in (
+        ((), True),
+        (
+            ("--set-json", 'networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]'),
+            False,
+        ),
+    ):
+        documents = render(*words)
+        for name, port in (("t-namesrv", 9876), ("t-brokers", 10911)):
+            rules = the(documents, "NetworkPolicy", name)["spec"]["ingress"]
+            (rule,) = [r for r in rules if port in [one["port"] for one in r["ports"]]]
+            assert ("from" not in rule) is is_open
+            if not is_open:
+                labels = [peer["podSelector"]["matchLabels"] for peer in rule["from"]]
+                assert {"a": "b"} in labels and len(labels) == 2
+
+
+@pytest.mark.parametrize("closed", [None, "nameServer", "broker"])
+def test_who_installs_it_is_told_that_it_is_open(tmp_path: Path, closed: str | None) -> None:
+    # Without a cluster helm shows no notes: they are rendered as a document.
+    chart = shutil.copytree(CHART, tmp_path / "ledgermq")
+    lines = (chart / "templates" / "NOTES.txt").read_text().splitlines()
+    text = "\n".join(
+        ["kind: Notes", "metadata: {name: notes}", "text: |", *(f"  {s}" for s in lines)]
+    )
+    (chart / "templates" / "notes.yaml").write_text(text)
+    words = ["--set-string", f"{closed}.settings.aclEnable=true"] if closed else []
+    notes = the(render(*words, chart=chart), "Notes", "notes")["text"]
+    assert ("anybody who reaches port 9876" in notes) is (closed != "nameServer")
+    assert ("anybody who reaches port 10911" in notes) is (closed != "broker")
 
 
 def test_every_document_fits_the_schemas_of_kubernetes() -> None:

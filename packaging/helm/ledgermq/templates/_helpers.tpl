@@ -37,6 +37,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.groupSecret.existingSecret | default (printf "%s-group-secret" .Release.Name) }}
 {{- end }}
 
+{{- define "ledgermq.tokenSecretName" -}}
+{{ .Values.groupSecret.existingTokenSecret | default .Values.groupSecret.existingSecret | default (printf "%s-http-token" .Release.Name) }}
+{{- end }}
+
+{{/* Who reaches the ports of clients. */}}
+{{- define "ledgermq.clients" -}}
+{{- with .Values.networkPolicy.clients -}}
+from:
+  - podSelector:
+      matchLabels:
+        {{- include "ledgermq.selector" $ | nindent 8 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- define "ledgermq.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
