@@ -1,14 +1,14 @@
 """Accounts and rules of access, as brokers tell them (54); without secrets."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from ledgermq.console.answers import NAMES_MAX, check_objects
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.tally import Tally
-from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.json_body import read_plain
+from ledgermq.protocol.json_body import REQUEST_DIALECT_BYTES_MAX, JsonBody
 
 
 class AccountRules(NamedTuple):
@@ -36,24 +36,53 @@ async def load_rules(view: ClusterView, tally: Tally, targets: Iterable[Target])
     return [Rules(target, *told) for target, told in found]
 
 
-def _read(answer: RemotingCommand) -> tuple[dict[str, AccountRules], tuple[str, ...]]:
-    document = read_plain(lenient_json.read(answer.body), dict[str, Any])
-    accounts = read_plain(document.get("plainAccessConfigs") or [], list[dict[str, Any]])
-    addresses = read_plain(document.get("globalWhiteAddrs") or [], list[str])
+class _Account(JsonBody, frozen=True):
+    """PlainAccessConfig, without its secret."""
+
+    access_key: str | None = None
+    admin: bool | None = None
+    white_remote_address: str | None = None
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
+
+
+class _AccountTable(JsonBody, frozen=True):
+    """AclConfig: the answer to 54."""
+
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
+
+    plain_access_configs: list[_Account] | None = None
+    global_white_addrs: list[str] | None = None
+
+
+def read_accounts(body: bytes) -> tuple[dict[str, AccountRules], tuple[str, ...]]:
+    """Reads the answer to 54: the rules by access key, and addresses that need no account.
+
+    Raises:
+        RemoteProtocolError: it is none, or has too many of them.
+    """
+    check_objects(body, NAMES_MAX)
+    table = _AccountTable.decode(body)
     return (
-        {str(one.get("accessKey") or ""): _account(one) for one in accounts},
-        tuple(addresses),
+        {one.access_key or "": _account(one) for one in table.plain_access_configs or ()},
+        tuple(table.global_white_addrs or ()),
     )
 
 
-def _account(one: Mapping[str, Any]) -> AccountRules:
+def _read(answer: RemotingCommand) -> tuple[dict[str, AccountRules], tuple[str, ...]]:
+    return read_accounts(answer.body)
+
+
+def _account(one: _Account) -> AccountRules:
     return AccountRules(
-        is_admin=one.get("admin") is True,
-        addresses=str(one.get("whiteRemoteAddress") or ""),
-        default_topic=str(one.get("defaultTopicPerm") or "DENY"),
-        default_group=str(one.get("defaultGroupPerm") or "DENY"),
-        topics=tuple(map(str, one.get("topicPerms") or ())),
-        groups=tuple(map(str, one.get("groupPerms") or ())),
+        is_admin=one.admin is True,
+        addresses=one.white_remote_address or "",
+        default_topic=one.default_topic_perm or "DENY",
+        default_group=one.default_group_perm or "DENY",
+        topics=tuple(one.topic_perms or ()),
+        groups=tuple(one.group_perms or ()),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ledgermq.client.errors import RefusedError
+from ledgermq.console.answers import NAMES_MAX, check_objects
 from ledgermq.console.history import History
 from ledgermq.console.kept import Kept
 from ledgermq.console.lag_history import LagHistory
@@ -21,6 +22,8 @@ from ledgermq.protocol.headers.header import Header
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo, TopicRouteData
 
 _T = TypeVar("_T")
+# Of an answer that is read in a turn of the loop; fastjson's dialect takes a microsecond a byte.
+_READ_AT_ONCE_BYTES_MAX: Final = 8192
 _BROKERS_AGE_S: Final = 2.0
 _TABLES_AGE_S: Final = 5.0
 # Who asks for something that was just made finds it; who asks for nothing is no burden.
@@ -147,7 +150,7 @@ class ClusterView:
             tally: told of the others.
             targets: whom.
             code, header: of the request.
-            read: reads an answer.
+            read: reads an answer; a large one in a thread.
             empty_codes: refusals that only mean that there is nothing.
         """
 
@@ -155,6 +158,8 @@ class ClusterView:
             tally.asked(target.address)
             try:
                 answer = await self.remote.call(target.address, code, header)
+                if len(answer.body) > _READ_AT_ONCE_BYTES_MAX:
+                    return target, await asyncio.to_thread(read, answer)
                 return target, read(answer)
             except FAILURES as error:
                 if not (isinstance(error, RefusedError) and error.code in empty_codes):
@@ -202,9 +207,7 @@ class ClusterView:
             tally,
             await self.leaders(tally),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-            read=lambda answer: (
-                SubscriptionGroupTableBody.decode(answer.body).subscription_group_table
-            ),
+            read=_read_groups,
         )
         return Groups(_by_name(found), tally)
 
@@ -241,6 +244,12 @@ class ClusterView:
         (value, told), _ = await self.kept.get(key, age_max_s, load_both)
         tally.add(told)
         return value
+
+
+def _read_groups(answer: RemotingCommand) -> dict[str, SubscriptionGroupConfig]:
+    # Each group is one, and up to two more of 5.x.
+    check_objects(answer.body, 3 * NAMES_MAX)
+    return SubscriptionGroupTableBody.decode(answer.body).subscription_group_table
 
 
 def _by_name(found: Iterable[tuple[Target, dict[str, Any]]]) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,12 @@
 
 from typing import Final, NamedTuple
 
+from ledgermq.console.answers import NAME_CHARS_MAX, TEXT_CHARS_MAX, check_size
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.route import KVTable
 
+# A member tells a few thousand bytes.
+_BYTES_MAX: Final = 256 * 1024
 _GIB: Final = 1 << 30
 _SIZES: Final = {"GiB": 1 << 30, "G": 1 << 30, "TiB": 1 << 40, "T": 1 << 40, "MiB": 1 << 20}
 
@@ -44,6 +47,7 @@ def read_figures(answer: RemotingCommand) -> Figures:
     Raises:
         RemoteProtocolError: it is none.
     """
+    check_size(answer.body, _BYTES_MAX)
     return figures_of(KVTable.decode(answer.body).table)
 
 
@@ -51,10 +55,10 @@ def figures_of(table: dict[str, str]) -> Figures:
     """Returns what a table of texts says."""
     ratio = _real(table.get("commitLogDiskRatio"))
     return Figures(
-        role=table.get("ledgerRole", ""),
-        member=table.get("ledgerSelfId", ""),
+        role=table.get("ledgerRole", "")[:NAME_CHARS_MAX],
+        member=table.get("ledgerSelfId", "")[:NAME_CHARS_MAX],
         term=_number(table.get("ledgerTerm")),
-        leader=table.get("ledgerLeaderId", ""),
+        leader=table.get("ledgerLeaderId", "")[:NAME_CHARS_MAX],
         log_begin=_number(table.get("commitLogMinOffset")),
         log_end=_number(table.get("commitLogMaxOffset")),
         dispatch_behind=_number(table.get("dispatchBehindBytes")),
@@ -66,11 +70,11 @@ def figures_of(table: dict[str, str]) -> Figures:
         disk_used_ratio=ratio if ratio is not None and 0 <= ratio <= 1 else None,
         disk_free_bytes=_free_bytes(table.get("commitLogDirCapacity", "")),
         oldest_ms=_positive(table.get("earliestMessageTimeStamp")),
-        version=table.get("brokerVersionDesc", ""),
+        version=table.get("brokerVersionDesc", "")[:NAME_CHARS_MAX],
         started_ms=_positive(table.get("bootTimestamp")),
-        repair=table.get("ledgerRepair", ""),
+        repair=table.get("ledgerRepair", "")[:TEXT_CHARS_MAX],
         alarms=[
-            f"{name}: {table[name]}"
+            f"{name}: {table[name][:TEXT_CHARS_MAX]}"
             for name in ("ledgerAlarm", "stateAlarm", "accessAlarm")
             if table.get(name)
         ],

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final, NamedTuple
 
+from ledgermq.console.answers import check_size
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.figures import Figures, read_figures
 from ledgermq.console.tally import FAILURES, Tally, reason_of
@@ -14,6 +15,7 @@ from ledgermq.protocol.route import MASTER_ID
 
 _AGE_S: Final = 2.0
 _SETTINGS_AGE_S: Final = 60.0
+_SETTINGS_BYTES_MAX: Final = 256 * 1024
 _TIMEOUT_S: Final = 2.0
 # Members that were there once are shown for so long after they have gone.
 _REMEMBERED_MS: Final = 24 * 3600 * 1000
@@ -188,7 +190,12 @@ class Looker:
 
 
 def read_settings(answer: RemotingCommand) -> dict[str, str]:
-    """Returns the settings that a server tells (26)."""
+    """Returns the settings that a server tells (26).
+
+    Raises:
+        RemoteProtocolError: it is far too long.
+    """
+    check_size(answer.body, _SETTINGS_BYTES_MAX)
     return parse_properties(answer.body.decode("utf-8", "replace"))
 
 

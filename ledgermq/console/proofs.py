@@ -19,10 +19,10 @@ from typing import Final
 
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import RefusedError
+from ledgermq.console.accounts import read_accounts
 from ledgermq.console.remote import Remote
 from ledgermq.console.shapes.session import Role
 from ledgermq.console.tally import FAILURES, Tally
-from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo
 from ledgermq.protocol.signature import Credentials
@@ -215,13 +215,8 @@ async def _is_admin(remote: Remote, address: str, access_key: str) -> bool | Non
     """True when the broker says so; it shows the rules to none but admins. None: it is silent."""
     try:
         answer = await remote.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-        document = lenient_json.read(answer.body)
+        accounts, _ = read_accounts(answer.body)
     except FAILURES as error:
         return False if _is_refusal(error) else None
-    accounts = document.get("plainAccessConfigs") if isinstance(document, dict) else None
-    return any(
-        isinstance(account, dict)
-        and account.get("accessKey") == access_key
-        and account.get("admin") is True
-        for account in (accounts if isinstance(accounts, list) else ())
-    )
+    rules = accounts.get(access_key)
+    return rules is not None and rules.is_admin

@@ -1,7 +1,7 @@
 """Messages that the console sends: each once; a second try could be a second message."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, overload
 
 from ledgermq.client.errors import RefusedError
 from ledgermq.client.messages import ReceivedMessage
@@ -59,6 +59,29 @@ def text_of_properties(properties: Mapping[str, str]) -> str:
     return text
 
 
+class _Queues(Sequence[MessageQueue]):
+    """The queues of a topic, by their numbers at brokers: each is made as it is asked for."""
+
+    def __init__(self, topic: str, counts: Mapping[str, int]) -> None:
+        self._topic, self._counts = topic, counts
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    @overload
+    def __getitem__(self, index: int) -> MessageQueue: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[MessageQueue]: ...
+
+    def __getitem__(self, index: int | slice) -> MessageQueue | Sequence[MessageQueue]:
+        assert isinstance(index, int)
+        for broker, count in self._counts.items():
+            if index < count:
+                return MessageQueue(self._topic, broker, index)
+            index -= count
+        raise IndexError(index)
+
+
 async def send_once(
     view: ClusterView,
     topic: str,
@@ -77,17 +100,16 @@ async def send_once(
     # As brokers have the topic: name servers may not know a new one yet.
     entries = (await view.topics()).by_name.get(topic, {})
     masters = {target.name: target.address for target in (await view.writers())[0]}
-    ready = [
-        MessageQueue(topic, broker, queue_id)
+    ready = {
+        broker: entry.config.write_queue_nums
         for broker, entry in sorted(entries.items())
-        if broker in masters and entry.config.perm & _WRITABLE
-        for queue_id in range(entry.config.write_queue_nums)
-    ]
+        if broker in masters and entry.config.perm & _WRITABLE and entry.config.write_queue_nums
+    }
     if not ready:
         raise RequestError(409, f"no queue of {topic} takes messages now", code="no_leader")
     key = properties.get(names.SHARDING_KEY)
     unique = view.remote.new_message_id()
-    queue = queue_of_key(tuple(ready), key or unique)
+    queue = queue_of_key(_Queues(topic, ready), key or unique)
     properties = {names.UNIQUE_KEY: unique, **properties, names.WAIT_STORE_MSG_OK: "true"}
     text = text_of_properties(properties)
     header = SendMessageRequestHeaderV2(

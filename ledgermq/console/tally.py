@@ -1,6 +1,7 @@
 """Tally: who was asked for an answer, and who stayed silent."""
 
 from ledgermq.client.errors import ClientError, RefusedError
+from ledgermq.console.answers import TEXT_CHARS_MAX
 from ledgermq.console.shapes.elements import Answers, Silent
 from ledgermq.protocol.errors import ProtocolError
 
@@ -57,7 +58,7 @@ class Tally:
 
 
 def reason_of(error: Exception) -> str:
-    """Returns why nothing came, in a sentence."""
+    """Returns why nothing came, in a sentence; the beginning of a long one."""
     if isinstance(error, RefusedError):
-        return error.remark or f"refused with code {error.code}"
-    return error.what if isinstance(error, ClientError) else str(error)
+        return (error.remark or "")[:TEXT_CHARS_MAX] or f"refused with code {error.code}"
+    return (error.what if isinstance(error, ClientError) else str(error))[:TEXT_CHARS_MAX]

@@ -3,11 +3,13 @@
 import asyncio
 from typing import Final, NamedTuple
 
+from ledgermq.console.answers import check_objects
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.tally import Tally
 from ledgermq.protocol.bodies import BrokerStatsData, GroupList, MessageQueue, TopicOffset
 from ledgermq.protocol.bodies import TopicStatsTable as StatsBody
 from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
@@ -15,6 +17,8 @@ from ledgermq.protocol.headers import (
 )
 
 AGE_S: Final = 5.0
+# With so many names of groups for each (`check_objects`): 65,536.
+_GROUP_LIST_OBJECTS_MAX: Final = 4096
 _NOT_COUNTED: Final = frozenset({int(ResponseCode.SYSTEM_ERROR)})
 _NOT_THERE: Final = frozenset({int(ResponseCode.TOPIC_NOT_EXIST)})
 
@@ -108,6 +112,11 @@ async def load_span(
     return await view.tallied(tally, ("span", topic), age_max_s, load)
 
 
+def _read_groups(answer: RemotingCommand) -> list[str]:
+    check_objects(answer.body, _GROUP_LIST_OBJECTS_MAX)
+    return GroupList.decode(answer.body).group_list
+
+
 async def load_groups(
     view: ClusterView, tally: Tally, targets: list[Target], topic: str
 ) -> frozenset[str]:
@@ -119,7 +128,7 @@ async def load_groups(
             targets,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
             QueryTopicConsumeByWhoRequestHeader(topic=topic),
-            read=lambda answer: GroupList.decode(answer.body).group_list,
+            read=_read_groups,
         )
         return frozenset(group for _, names in found for group in names)
 

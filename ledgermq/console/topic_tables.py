@@ -1,11 +1,13 @@
 """What a broker says of all its topics (21), and of which kind a topic is."""
 
-from typing import Any, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
+import msgspec
+
+from ledgermq.console.answers import NAMES_MAX, check_objects
 from ledgermq.console.shapes.topics import TopicKind
-from ledgermq.protocol import lenient_json
 from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.protocol.json_body import read_plain
+from ledgermq.protocol.json_body import REQUEST_DIALECT_BYTES_MAX, JsonBody
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, RETRY_PREFIX
 from ledgermq.protocol.route import TopicConfig
 
@@ -26,6 +28,8 @@ _SYSTEM_GROUPS: Final = frozenset(
     }
 )  # fmt: skip
 _SYSTEM_GROUP_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_SYS_")
+# As brokers and name servers have it.
+_QUEUES_MAX: Final = 65_536
 _KIND_OF_TYPE: Final[dict[str, TopicKind]] = {
     "FIFO": "fifo",
     "DELAY": "delay",
@@ -42,22 +46,43 @@ class TopicEntry(NamedTuple):
     message_type: str
 
 
+# What stands for no attributes, or no type.
+_Odd = bool | int | float
+
+
+class _Attributes(JsonBody, frozen=True):
+    message_type: str | _Odd | None = msgspec.field(name="message.type", default=None)
+
+
+class _Topic(TopicConfig, frozen=True):
+    # Of 5.x.
+    attributes: _Attributes | str | _Odd | None = None
+
+
+class _TopicTable(JsonBody, frozen=True):
+    """TopicConfigSerializeWrapper, with what 5.x adds."""
+
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
+
+    topic_config_table: dict[str, _Topic] | None = None
+
+
 def read_topic_table(body: bytes) -> dict[str, TopicEntry]:
     """Reads the answer to 21.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: it is none, or has more topics, or a topic more queues, than any.
     """
-    document = read_plain(lenient_json.read(body), dict[str, Any])
-    table = document.get("topicConfigTable") or {}
-    if not isinstance(table, dict):
-        raise RemoteProtocolError("topicConfigTable", type(table).__name__, "an object")
+    # Each topic is one with its attributes.
+    check_objects(body, 2 * NAMES_MAX)
     entries = {}
-    for name, value in table.items():
-        attributes = value.get("attributes") if isinstance(value, dict) else None
-        kind = attributes.get("message.type") if isinstance(attributes, dict) else None
-        config = TopicConfig.from_plain(value)
-        entries[str(name)] = TopicEntry(config, kind if isinstance(kind, str) else "")
+    for name, topic in (_TopicTable.decode(body).topic_config_table or {}).items():
+        for count in (topic.read_queue_nums, topic.write_queue_nums):
+            if not 0 <= count <= _QUEUES_MAX:
+                raise RemoteProtocolError(f"queues of topic {name}", count, f"0 to {_QUEUES_MAX}")
+        told = topic.attributes
+        kind = told.message_type if isinstance(told, _Attributes) else None
+        entries[name] = TopicEntry(topic, kind if isinstance(kind, str) else "")
     return entries
 
 

@@ -153,6 +153,7 @@ class KVTable(JsonBody, frozen=True):
     """KVTable: texts by name (28, 219, the answer to 103)."""
 
     is_plain: ClassVar[bool] = True
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
 
     table: dict[str, str] = {}
 

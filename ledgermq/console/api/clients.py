@@ -1,18 +1,21 @@
 """Producers and consumers of a cluster."""
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
+import msgspec
+
+from ledgermq.console.answers import NAMES_MAX, check_objects
 from ledgermq.console.call import Call, ordered, page_of
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.group_members import AllMembers, load_all_members
 from ledgermq.console.shapes import groups as shapes
 from ledgermq.console.tally import Tally
 from ledgermq.console.versions import is_outdated, version_name
-from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.json_body import read_plain
+from ledgermq.protocol.headers.header import Int32
+from ledgermq.protocol.json_body import REQUEST_DIALECT_BYTES_MAX, JsonBody
 
 _AGE_S: Final = 30.0
 # Brokers before 4.9.8 do not know the question.
@@ -53,10 +56,27 @@ async def get_clients(call: Call) -> shapes.Clients:
     )
 
 
+class _Producer(JsonBody, frozen=True):
+    """ProducerInfo: a client that sends."""
+
+    client_id: str | None = None
+    remote_address: str | None = msgspec.field(name="remoteIP", default=None)
+    language: str | None = None
+    version: Int32 | None = None
+
+
+class _ProducerTable(JsonBody, frozen=True):
+    """ProducerTableInfo: producer group -> clients (328)."""
+
+    dialect_bytes_max: ClassVar[int] = REQUEST_DIALECT_BYTES_MAX
+
+    data: dict[str, list[_Producer]] | None = None
+
+
 class _Producers(NamedTuple):
     """Producer group -> what brokers say of its clients."""
 
-    by_group: dict[str, list[dict[str, Any]]]
+    by_group: dict[str, list[_Producer]]
     is_told: bool
 
 
@@ -70,7 +90,7 @@ async def _load_producers(view: ClusterView) -> tuple[_Producers, float]:
             read=_read_producers,
             empty_codes=_NOT_TOLD,
         )
-        by_group: dict[str, list[dict[str, Any]]] = {}
+        by_group: dict[str, list[_Producer]] = {}
         for _, table in found:
             for group, clients in table.items():
                 by_group.setdefault(group, []).extend(clients)
@@ -79,10 +99,9 @@ async def _load_producers(view: ClusterView) -> tuple[_Producers, float]:
     return await view.load("producers", _AGE_S, load)
 
 
-def _read_producers(answer: RemotingCommand) -> dict[str, list[dict[str, Any]]]:
-    """ProducerTableInfo.java: group -> clients."""
-    document = read_plain(lenient_json.read(answer.body), dict[str, Any])
-    return read_plain(document.get("data") or {}, dict[str, list[dict[str, Any]]])
+def _read_producers(answer: RemotingCommand) -> dict[str, list[_Producer]]:
+    check_objects(answer.body, NAMES_MAX)
+    return _ProducerTable.decode(answer.body).data or {}
 
 
 def _joined(members: AllMembers, producers: _Producers) -> dict[str, _Client]:
@@ -104,15 +123,14 @@ def _joined(members: AllMembers, producers: _Producers) -> dict[str, _Client]:
             one.groups.add(group)
     for group, clients in producers.by_group.items():
         for told_client in clients:
-            client_id = str(told_client.get("clientId") or "")
-            version = told_client.get("version")
+            client_id = told_client.client_id or ""
             one = found.setdefault(
                 client_id,
                 _Client(
                     client_id,
-                    str(told_client.get("remoteIP") or ""),
-                    str(told_client.get("language") or ""),
-                    version if isinstance(version, int) else -1,
+                    told_client.remote_address or "",
+                    told_client.language or "",
+                    -1 if told_client.version is None else told_client.version,
                     set(),
                     set(),
                 ),

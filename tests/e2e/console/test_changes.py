@@ -226,6 +226,7 @@ def test_what_is_wanted_is_read_strictly(api: Api) -> None:
         {"kind": "create_topic", "topic": "T", "perm": 7},
         {"kind": "create_topic", "topic": "T", "x": 1},
         {"kind": "create_topic", "topic": "T" * 256},
+        {"kind": "create_topic", "topic": "<b>\u202e"},
         {"kind": "reset_offset", "group": "g", "topic": "t", "to": "there"},
         b"{",
         b"[" * 100_000,
@@ -237,7 +238,7 @@ def test_what_is_wanted_is_read_strictly(api: Api) -> None:
         preview(api, "delete_group", group="NoSuchGroup")
     assert refused.value.status == 404
     # What brokers refuse is told as they tell it, and the item has failed.
-    action = confirmed(api, preview(api, "create_topic", topic="<b>\u202e"))
+    action = confirmed(api, preview(api, "create_topic", topic="<b>"))
     assert action.counts == {"failed": 1} and action.items[0].reason
 
 

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from ledgermq.client.errors import RefusedError, UnreachableError
 from ledgermq.console.accounts import AccountRules
 from ledgermq.console.api.rules import judge
 from ledgermq.console.api.table import HANDLERS
@@ -18,6 +19,7 @@ from ledgermq.console.routes import ROUTES, Gives
 from ledgermq.console.settings import shown_value
 from ledgermq.console.shapes.access import MayQuestion
 from ledgermq.console.shapes.topics import TopicsQuery
+from ledgermq.console.tally import reason_of
 from ledgermq.console.timeline import Seen, Timeline
 from ledgermq.console.topic_tables import kind_of, read_topic_table
 from ledgermq.console.versions import is_outdated, version_name
@@ -67,6 +69,15 @@ def test_figures_of_any_broker_are_read() -> None:
     assert (ours.in_per_s, ours.disk_used_ratio, ours.oldest_ms) == (1.5, 0.25, None)
     assert ours.disk_free_bytes == int(2.5 * 2**30)
     assert ours.delays == {3: (4, 9)} and ours.alarms == ["stateAlarm: too large"]
+
+
+def test_what_a_member_says_of_itself_is_cut_where_it_is_long() -> None:
+    long = "x" * 100_000
+    keys = ("ledgerRole", "ledgerSelfId", "ledgerLeaderId", "brokerVersionDesc", "ledgerRepair")
+    found = figures_of(dict.fromkeys((*keys, "accessAlarm"), long))
+    assert (found.role, found.member, found.leader, found.version) == ("x" * 255,) * 4
+    assert found.repair == "x" * 1024 and found.alarms == ["accessAlarm: " + "x" * 1024]
+    assert reason_of(RefusedError(1, long)) == reason_of(UnreachableError(long)) == "x" * 1024
 
 
 @pytest.mark.parametrize("text", ["", "x", "1e999", "9" * 40, "nan nan", "Free :", "-", "\x00"])
