@@ -42,8 +42,7 @@ class FailedTries:
         if self._mode == "orderly":
             return self._in_order(message, now_ms)
         times_max = RECONSUME_TIMES_MAX if self._times_max is None else self._times_max
-        # Of one that was not given back yet its sender says the number, which may be below 0.
-        times = max(message.reconsume_times, 0)
+        times = message.reconsume_times
         which = f"try {times + 1} of {times_max + 1}"
         if times >= times_max:
             return f"{which}, it goes to the dead letters"

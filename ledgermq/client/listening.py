@@ -147,8 +147,8 @@ class Listening:
         first, now = messages[0], time.time_ns() // 1_000_000
         try:
             told = described(first) if self._tries is None else self._tries.told(first, now)
-        except RemoteProtocolError:
-            # Its properties are no text, which the listener may have met, too.
+        except Exception:
+            # Its properties are no text, say. What is told never decides what becomes of it.
             told = repr(first)
         return told if len(messages) == 1 else f"{len(messages)} messages, the first: {told}"
 

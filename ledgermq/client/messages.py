@@ -235,7 +235,8 @@ class ReceivedMessage:
     @property
     def reconsume_times(self) -> int:
         """How often its group failed to consume it."""
-        return self.record.reconsume_times
+        # Before that its sender says so, who may write less than 0.
+        return max(self.record.reconsume_times, 0)
 
     def __repr__(self) -> str:
         # Others wrote most of it, and it goes to logs.

@@ -87,6 +87,23 @@ def test_whatever_a_sender_says_of_earlier_tries_a_failed_message_is_given_back(
     run(scenario())
 
 
+def test_failure_of_what_tells_the_log_leaves_a_message_no_less_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(workers=1)
+        bench.arrive(1, 2)
+        await bench.wait_done(2)
+        assert bench.given_back == [1]
+        await bench.work.stop(1)
+
+    def fail(*_: object) -> str:
+        raise ArithmeticError("of the text")
+
+    monkeypatch.setattr(FailedTries, "told", fail)
+    run(scenario())
+
+
 def test_nobody_takes_back_what_a_broadcast_consumer_failed() -> None:
     async def scenario() -> None:
         bench = Bench(gives_back=False)

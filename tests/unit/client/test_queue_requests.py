@@ -64,6 +64,13 @@ def test_sender_has_no_say_in_the_topic_of_its_message() -> None:
     assert of_space.topic == "T"
 
 
+def test_message_was_never_delivered_less_often_than_never() -> None:
+    """Whatever its sender says: listeners compute with it."""
+    for times, shown in ((-(2**31), 0), (-1, 0), (0, 0), (3, 3), (2**31 - 1, 2**31 - 1)):
+        (message,) = decode_messages(record(0, b"", times=times), QUEUE, 100, frozenset())
+        assert message.reconsume_times == shown
+
+
 def test_message_is_shown_in_one_line_of_plain_text() -> None:
     """Whoever wrote the id, or sends to a retry topic, could forge lines of logs."""
     words = "RETRY_TOPIC\x01T\nCRITICAL\x02UNIQ_KEY\x01u\n\x1b[31m\u202e\x02KEYS\x01k\n\u2028"
