@@ -8,6 +8,7 @@ A line is in the file before the answer leaves. The file is appended to, by one 
 full one becomes FILE.1, FILE.2 and so on, and the oldest goes.
 """
 
+import json
 from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
@@ -91,7 +92,9 @@ class Audit:
         self._keep(entry)
         if self._file is None:
             return
-        line = msgspec.json.encode(entry) + b"\n"
+        # In ASCII: whoever looks at the file on a terminal sees escapes, and none acts there.
+        text = json.dumps(msgspec.to_builtins(entry), separators=(",", ":"))
+        line = text.encode("ascii") + b"\n"
         if self._has_line(entry, len(line), is_admin):
             try:
                 self._file.write([line])

@@ -50,6 +50,18 @@ def test_names_that_were_tried_drive_nobody_out(monkeypatch: pytest.MonkeyPatch)
     assert sum(one.account == "admin" for one in audit.newest_first()) == 40
 
 
+def test_nothing_in_the_file_acts_on_a_terminal(tmp_path: Path) -> None:
+    """Anybody may try to sign in with any account."""
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path)
+    odd = "x\x1b[2J\x9b31m\u202eadmin\x7f\n\u2028\U0001f600é"
+    audit.add(entry(1, odd, "sign_in", "refused"))
+    (line,) = path.read_bytes().split(b"\n")[:-1]
+    assert line.isascii() and all(0x20 <= byte < 0x7F for byte in line)
+    assert read(path)[0].account == odd
+    assert Audit(path).newest_first()[0].account == odd
+
+
 def test_the_file_has_so_many_lines_a_minute_of_one_account(tmp_path: Path) -> None:
     """What changed nothing is counted by itself: it would hide what its account changes."""
     path = tmp_path / "audit.jsonl"
