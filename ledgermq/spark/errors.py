@@ -13,6 +13,9 @@ class OptionError(SparkSourceError):
     """An option is unknown, missing or has a value that is not allowed."""
 
     def __init__(self, option: str, value: str | None, allowed: str) -> None:
+        if value is not None and "://" in value and "@" in value:
+            # An address with an account, which is not repeated: errors stand in logs.
+            value = f"{value.partition('://')[0]}://...@{value.rpartition('@')[2]}"
         # Pickled by its arguments when it goes from a worker to the driver.
         super().__init__(option, value, allowed)
         self.option = option

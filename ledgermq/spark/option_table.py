@@ -42,7 +42,8 @@ def read_table(given: Mapping[str, str], table: Mapping[str, Option]) -> dict[st
             continue
         name = names.get(key.lower())
         if name is None:
-            raise OptionError(key, text, f"no such option; known are {', '.join(table)}")
+            # Its value may be a secret whose option is misspelt; errors stand in logs.
+            raise OptionError(key, "...", f"no such option; known are {', '.join(table)}")
         try:
             values[name] = table[name].read(text.strip())
         except ValueError as error:

@@ -75,6 +75,10 @@ class StoreKeys(NamedTuple):
             settings.get("fs.s3a.endpoint.region") or None,
         )
 
+    def __repr__(self) -> str:
+        # Without its secrets.
+        return f"<StoreKeys {self.access_key} {self.endpoint} {self.region}>"
+
 
 class StoredFile(NamedTuple):
     """A file below the root."""

@@ -10,6 +10,7 @@ from ledgermq.spark.errors import OptionError
 from ledgermq.spark.options import column_options, read_options, write_options
 from ledgermq.spark.read_places import ReadFrom
 from ledgermq.spark.segment_source import segment_options
+from ledgermq.spark.tables.storage import Storage, StoreKeys
 
 GOOD = {"nameserver": "h1:9876;h2:9876", "TOPIC": "A, B"}
 AVRO = {**GOOD, "value.format": "avro"}
@@ -86,7 +87,7 @@ def test_a_bad_value_is_answered_with_what_is_allowed(name: str, text: str) -> N
         ({"nameServer": "h:1"}, "option topic is missing; allowed: exactly one of"),
         ({**GOOD, "topicPattern": "T.*"}, "exactly one of topic"),
         ({**GOOD, "topicPattern": "("}, "a regular expression"),
-        ({**GOOD, "nonsense": "1"}, "option nonsense is '1'; allowed: no such option; known are"),
+        ({**GOOD, "nonsense": "1"}, "option nonsense is '...'; allowed: no such option; known are"),
         ({**GOOD, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
         ({**GOOD, "accessKey": "a"}, "option secretKey is missing; allowed: accessKey and secret"),
         ({**GOOD, "tlsConfigFile": "a"}, "option tls is 'false'; allowed: true where"),
@@ -113,13 +114,28 @@ def test_batch_and_stream_have_options_of_their_own() -> None:
 
 def test_an_unknown_option_is_answered_with_those_that_are_known() -> None:
     with pytest.raises(
-        OptionError, match="option nonsense is '1'; .* known are nameServer, .*grou"
+        OptionError, match="option nonsense is '...'; .* known are nameServer, .*grou"
     ):
         read_options({**GOOD, "nonsense": "1"}, is_stream=True)
-    with pytest.raises(OptionError, match="option nonsense is '1'; .* known are .*producerGroup"):
+    with pytest.raises(OptionError, match="option nonsense is '...'; .* known are .*producerGroup"):
         write_options({"nameServer": "h:1", "nonsense": "1"})
-    with pytest.raises(OptionError, match="option nonsense is '1'; .* known are path, topics"):
+    with pytest.raises(OptionError, match="option nonsense is '...'; .* known are path, topics"):
         segment_options({"path": "/data", "nonsense": "1"})
+
+
+def test_no_secret_is_told() -> None:
+    """Errors and reprs stand in logs of drivers and in notebooks."""
+    secret = "S3CR3T/of+it"
+    with pytest.raises(OptionError) as misspelt:
+        read_options({**GOOD, "secret_key": secret}, is_stream=False)
+    with pytest.raises(OptionError) as with_account:
+        Storage("--path", f"s3a://KEY:{secret}@bucket/data", StoreKeys())
+    for error in (misspelt.value, with_account.value):
+        told = f"{error} {error!r} {pickle.loads(pickle.dumps(error))}"
+        assert secret not in told and "of+it" not in told
+    assert "option --path is 's3a://...@bucket/data'; allowed:" in str(with_account.value)
+    keys = StoreKeys("KEY", secret, f"token {secret}", "https://store", "here")
+    assert secret not in repr(keys) and "https://store" in repr(keys)
 
 
 def test_options_and_their_errors_travel_between_processes() -> None:
