@@ -433,7 +433,7 @@ class Channel(virtual.Channel):
         if letters:
             self._publish_dead(letters, got.message.body)
         _log.error(
-            "%r is %s: %d workers ended with it, worker_deaths_max is %d",
+            "%r is %s: workers ended with it, %d deaths are counted, worker_deaths_max is %d",
             got.message,
             f"moved to {letters!r}" if letters else "dropped",
             got.deaths,

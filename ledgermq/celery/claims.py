@@ -14,8 +14,9 @@ log decides, so no lock is needed and no two members are given the same message:
 Each event has its writer and a number, so that one that a retry stored twice counts once. A member
 that was declared gone is forgotten: its later events are void until it begins with a new name.
 
-Of each message that is not done the state says how many members ended with it: those that were
-declared gone, and those that gave it back as fatal. Who says `bye` or `free` has not ended with it.
+Of each message that is not done the state counts the members that ended with it: one for each that
+was declared gone, which may have had other reasons, and FATAL_DEATHS for each that gave it back as
+fatal, which names the reason. Who says `bye` or `free` has not ended with it.
 
 Once in a while somebody writes a snapshot, so that a newcomer need not read everything. A snapshot
 says up to where in the log it goes; what was written beside it is read again behind it. Who finds
@@ -39,6 +40,8 @@ OFFSETS_MAX: Final = 1_000
 TAKE_MAX: Final = 256
 # Members of one queue; further ones are not heard until some are gone.
 OWNERS_MAX: Final = 10_000
+# For how many members that are silent one counts that ended by this very message.
+FATAL_DEATHS: Final = 10
 # Ours have 32 characters. Whatever is beyond these bounds no member says: it is void.
 _OWNER_CHARS_MAX: Final = 64
 _NUMBER_MAX: Final = (1 << 63) - 1
@@ -89,7 +92,7 @@ class Snapshot:
     # offset, owner, how often it was given to somebody
     held: tuple[tuple[int, str, int], ...]
     owners: dict[str, int]
-    # How many members ended with each of `held`; empty when none did.
+    # The deaths with each of `held`; empty when there was none.
     deaths: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
@@ -173,7 +176,7 @@ class Held:
     owner: str
     # How often it was given to somebody.
     times: int
-    # How many of those ended with it.
+    # The members that ended with it, counted as said above.
     deaths: int = 0
 
 
@@ -265,7 +268,7 @@ class Claims:
         fatal = frozenset(event.fatal)
         for offset in event.free:
             if offset in self.held and self.held[offset].owner == event.owner:
-                self._give_back(offset, has_ended_owner=offset in fatal)
+                self._give_back(offset, deaths=FATAL_DEATHS if offset in fatal else 0)
         for owner in event.gone:
             if owner != event.owner:
                 self._forget(owner, has_died=True)
@@ -301,17 +304,17 @@ class Claims:
             heapq.heappop(self._free)
         return None
 
-    def _give_back(self, offset: int, *, has_ended_owner: bool) -> None:
+    def _give_back(self, offset: int, *, deaths: int) -> None:
         one = self.held[offset]
         one.owner = _NOBODY
-        one.deaths += has_ended_owner
+        one.deaths += deaths
         heapq.heappush(self._free, offset)
 
     def _forget(self, owner: str, *, has_died: bool) -> None:
         if self.owners.pop(owner, None) is not None:
             for offset, one in self.held.items():
                 if one.owner == owner:
-                    self._give_back(offset, has_ended_owner=has_died)
+                    self._give_back(offset, deaths=int(has_died))
 
     def _purge(self, end_offset: int) -> int:
         free = [

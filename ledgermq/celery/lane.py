@@ -60,7 +60,7 @@ class Taker(Protocol):
         Args:
             message: what was taken.
             times: how often it was given to somebody, with this time.
-            deaths: how many of those ended with it.
+            deaths: the members that ended with it, as claims.py counts them.
         """
 
 

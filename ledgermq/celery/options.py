@@ -37,9 +37,10 @@ class Settings:
     # A worker that has been silent for so long is taken for dead, and its tasks are given to
     # others. The same for all workers.
     lost_after_s: float = 30.0
-    # A task with which so many workers ended is given to no other; 0 for any number. High enough
-    # that no row of kills for other reasons (of a deployment, of the system) uses it up.
-    worker_deaths_max: int = 20
+    # A task with which so many workers ended, as claims.py counts them, is given to no other; 0 for
+    # any number. More than there are deployments in the time that brokers keep a message, should
+    # each of them kill the worker that has it.
+    worker_deaths_max: int = 100
     # How long a send may take with all its retries.
     send_timeout_s: float = 15.0
     # How long a worker that ends tries to give back what it has not done.

@@ -47,8 +47,9 @@ class Got:
 
     place: Lane | Mailbox
     message: ReceivedMessage
-    # How often it was given to somebody, and how many of those ended with it.
+    # How often it was given to somebody.
     times: int
+    # The members that ended with it, as claims.py counts them.
     deaths: int = 0
 
 

@@ -80,10 +80,10 @@ def test_deaths_are_counted_of_members_that_ended_with_a_message_only() -> None:
     log.say("b", is_bye=True)
     log.say("a", take=1, end=4)
     log.say("c", gone=("a",))
-    assert [log.claims.held[offset].deaths for offset in range(4)] == [1, 1, 1, 1]
+    assert [log.claims.held[offset].deaths for offset in range(4)] == [1, 1, 10, 10]
     log.say("c", take=2, end=4)
     log.say("d", gone=("c",))
-    assert [log.claims.held[offset].deaths for offset in range(4)] == [2, 2, 1, 1]
+    assert [log.claims.held[offset].deaths for offset in range(4)] == [2, 2, 10, 10]
     entry = decode_entry(log.claims.snapshot(9).encode())
     assert isinstance(entry, Snapshot)
     assert Claims.restored(entry).held == log.claims.held
