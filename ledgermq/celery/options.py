@@ -4,7 +4,7 @@ ledgermq://[access-key:secret-key@]host:port[,host:port]/[namespace][?tls=file]
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -29,7 +29,7 @@ class Settings:
     name_servers: str
     namespace: str = ""
     access_key: str = ""
-    secret_key: str = ""
+    secret_key: str = field(default="", repr=False)
     # Path of a tls.properties; empty for plain connections.
     tls: str = ""
     # Where the topics of new queues are made; empty lets the name of the queue choose.

@@ -35,6 +35,11 @@ def test_url(url: str, fields: dict[str, Any]) -> None:
     assert read_settings(url, {}) == Settings(**fields)
 
 
+def test_secret_is_not_shown() -> None:
+    settings = read_settings("ledgermq://me:hidden@h:1", {})
+    assert settings.secret_key == "hidden" and "hidden" not in repr(settings)
+
+
 def test_options_win_and_those_of_kombu_are_left_out() -> None:
     options = {"lost_after_s": 7, "secret_key": "k", "polling_interval": 1, "max_retries": 3}
     settings = read_settings("ledgermq://a:b@h:1?lost_after_s=5", options)
