@@ -103,6 +103,7 @@ def decode_messages(
     tags: frozenset[str],
     namespace: str = "",
     serializer: Serializer | None = None,
+    count_max: int | None = None,
 ) -> list[ReceivedMessage]:
     """Returns the messages of the answer to a pull.
 
@@ -114,15 +115,20 @@ def decode_messages(
             all.
         namespace: of the consumer.
         serializer: of the consumer.
+        count_max: records that the answer may have; None: any number.
 
     Raises:
-        RemoteProtocolError: the bytes are not whole records.
+        RemoteProtocolError: the bytes are not whole records, or too many.
     """
     messages = []
+    count = 0
     offset = 0
     while offset < len(body):
         record = decode_record(body, offset)
         offset += record.size_bytes
+        count += 1
+        if count_max is not None and count > count_max:
+            raise RemoteProtocolError("messages of an answer", f"over {count_max}", count_max)
         message = ReceivedMessage(record, queue, body_bytes_max, namespace, serializer)
         if not tags or message.readable_properties.get(TAGS, "") in tags:
             messages.append(message)

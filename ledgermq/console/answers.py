@@ -3,9 +3,10 @@
 Values are made in one turn of the loop, so what they are made of is counted before.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.json_body import JsonBody
 
 # Topics, consumer groups, accounts, clients that one broker tells of; a third more topics than a
 # broker keeps by default.
@@ -15,6 +16,17 @@ _MEMBERS_MAX: Final = 16
 # Of texts that a server chose: what it says of itself, why it refuses; and of names in them.
 TEXT_CHARS_MAX: Final = 1024
 NAME_CHARS_MAX: Final = 255
+_Body = TypeVar("_Body", bound=JsonBody)
+
+
+def read_queues(body: bytes, kind: type[_Body]) -> _Body:
+    """Reads an answer with a value for each queue: one object for it, another one for the queue.
+
+    Raises:
+        RemoteProtocolError: it is none, or has too many.
+    """
+    check_objects(body, 2 * NAMES_MAX)
+    return kind.decode(body)
 
 
 def check_objects(body: bytes, objects_max: int) -> None:

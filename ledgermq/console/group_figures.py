@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ledgermq.console.absent import missing
+from ledgermq.console.answers import read_queues
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.shapes.groups import GroupState
 from ledgermq.console.tally import Tally
@@ -97,7 +98,7 @@ async def load_stats_and_rate(
         await view.leaders(tally),
         RequestCode.GET_CONSUME_STATS,
         GetConsumeStatsRequestHeader(consumer_group=group, topic=topic),
-        read=lambda answer: ConsumeStats.decode(answer.body),
+        read=lambda answer: read_queues(answer.body, ConsumeStats),
         empty_codes=_NO_FIGURES,
     )
     table = {queue: one for _, stats in found for queue, one in stats.offset_table.items()}

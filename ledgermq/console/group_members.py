@@ -3,11 +3,13 @@
 import asyncio
 from typing import Final, NamedTuple
 
+from ledgermq.console.answers import NAMES_MAX, check_objects
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_tables import is_system_group
 from ledgermq.protocol.bodies import ClientConnection, ConsumerConnection
 from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import GetConsumerConnectionListRequestHeader
 
 _AGE_S: Final = 5.0
@@ -36,6 +38,11 @@ class Members(NamedTuple):
         return next(iter(self.connections.values()), None)
 
 
+def _read_members(answer: RemotingCommand) -> ConsumerConnection:
+    check_objects(answer.body, NAMES_MAX)
+    return ConsumerConnection.decode(answer.body)
+
+
 async def load_members(
     view: ClusterView, tally: Tally, group: str, age_max_s: float = _AGE_S
 ) -> Members:
@@ -47,7 +54,7 @@ async def load_members(
             await view.leaders(tally),
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             GetConsumerConnectionListRequestHeader(consumer_group=group),
-            read=lambda answer: ConsumerConnection.decode(answer.body),
+            read=_read_members,
             empty_codes=_NOBODY,
         )
         clients: dict[str, tuple[ClientConnection, list[str]]] = {}

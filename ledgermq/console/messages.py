@@ -45,6 +45,8 @@ _PREVIEW_CHARS: Final = 160
 _TEXT_BYTES_MAX: Final = 256 * 1024
 _HEX_BYTES: Final = 4_096
 _FOUND_MAX: Final = 64
+# Messages of one answer: brokers give at most what is asked for, and those of a batch.
+_OF_ANSWER_MAX: Final = 1024
 _TIME_MAX: Final = 2**63 - 1
 _BINARY_SHARE: Final = 0.1
 _COMPRESSIONS: Final = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
@@ -101,7 +103,7 @@ async def pull(
     told = answer.header(PullMessageResponseHeader)
     messages = []
     if answer.code in _FOUND:
-        messages = decode_messages(answer.body, queue, BODY_BYTES_MAX, frozenset())
+        messages = _decoded(answer.body, queue)
     following = told.next_begin_offset
     if answer.code not in _MOVED:
         # Whatever the broker says, a loop over offsets gets on.
@@ -201,9 +203,13 @@ async def find_by_id(view: ClusterView, offset_id: str) -> ReceivedMessage:
     return found[0]
 
 
+def _decoded(body: bytes, queue: MessageQueue) -> list[ReceivedMessage]:
+    return decode_messages(body, queue, BODY_BYTES_MAX, frozenset(), count_max=_OF_ANSWER_MAX)
+
+
 def decode_at(body: bytes, broker: str) -> list[ReceivedMessage]:
     """Returns messages that do not say in which queue's pull they came."""
-    messages = decode_messages(body, MessageQueue("", broker, 0), BODY_BYTES_MAX, frozenset())
+    messages = _decoded(body, MessageQueue("", broker, 0))
     for message in messages:
         record = message.record
         message.queue = MessageQueue(record.topic, broker, record.queue_id)

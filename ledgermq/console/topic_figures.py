@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final, NamedTuple
 
-from ledgermq.console.answers import check_objects
+from ledgermq.console.answers import check_objects, read_queues
 from ledgermq.console.cluster import ClusterView, Target
 from ledgermq.console.tally import Tally
 from ledgermq.protocol.bodies import BrokerStatsData, GroupList, MessageQueue, TopicOffset
@@ -92,7 +92,7 @@ async def queue_ends(
         targets,
         RequestCode.GET_TOPIC_STATS_INFO,
         GetTopicStatsInfoRequestHeader(topic=topic),
-        read=lambda answer: StatsBody.decode(answer.body).offset_table,
+        read=lambda answer: read_queues(answer.body, StatsBody).offset_table,
         empty_codes=_NOT_THERE,
     )
     return {queue: ends for _, table in found for queue, ends in table.items()}

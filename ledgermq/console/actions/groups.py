@@ -1,5 +1,6 @@
 """Changes of consumer groups: settings, deletion, and where they go on."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -14,6 +15,7 @@ from ledgermq.console.actions.topics import (
     writer_of,
     writers_of,
 )
+from ledgermq.console.answers import read_queues
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView
 from ledgermq.console.group_figures import load_stats
@@ -332,7 +334,8 @@ async def _tell_members(
             address = await writer_of(view, broker)
             code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
             answer = await view.remote.call(address, code, header)
-            table: Mapping[MessageQueue, int] = ResetOffsetBody.decode(answer.body).offset_table
+            body = await asyncio.to_thread(read_queues, answer.body, ResetOffsetBody)
+            table: Mapping[MessageQueue, int] = body.offset_table
         except (RefusedError, RequestError) as error:
             reason = error.message if isinstance(error, RequestError) else reason_of(error)
             for queue in mine:

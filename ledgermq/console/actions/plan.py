@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from ledgermq.console.answers import TEXT_CHARS_MAX
 from ledgermq.http.replies import RequestError
 
 # Of the items of one change.
@@ -100,7 +101,8 @@ class Plan:
             self.add(step)
 
     def told(self, step: Step, state: ItemState, reason: str = "") -> None:
-        """Notes what became of a step."""
+        """Notes what became of a step; servers may have chosen the reason, which is cut."""
+        reason = reason[:TEXT_CHARS_MAX]
         self.counts[step.state] -= 1
         self.counts[state] += 1
         self._steps_bytes += _bytes_of(reason) - _bytes_of(step.reason)

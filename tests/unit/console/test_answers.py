@@ -15,16 +15,21 @@ import pytest
 
 from ledgermq.client.selection import queue_of_key
 from ledgermq.console.accounts import read_accounts
+from ledgermq.console.actions.plan import Plan, Step
+from ledgermq.console.answers import read_queues
 from ledgermq.console.api.clients import _read_producers
 from ledgermq.console.cluster import ClusterView, Target, _read_groups
 from ledgermq.console.figures import read_figures
+from ledgermq.console.group_members import _read_members
 from ledgermq.console.looks import read_settings
+from ledgermq.console.messages import decode_at
 from ledgermq.console.sending import _Queues
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_tables import read_topic_table
-from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.bodies import MessageQueue, TopicStatsTable
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.record import encode_record
 
 
 def an_answer(body: bytes) -> RemotingCommand:
@@ -49,6 +54,27 @@ READS: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes]]] = {
     "producers": (
         lambda body: _read_producers(an_answer(body)),
         lambda count: b'{"data":{"g":[' + b",".join([b"{}"] * count) + b"]}}",
+    ),
+    "members": (
+        lambda body: _read_members(an_answer(body)),
+        lambda count: (
+            b'{"connectionSet":['
+            + b",".join(
+                [b'{"clientId":"c","clientAddr":"a","language":"JAVA","version":1}'] * count
+            )
+            + b"]}"
+        ),
+    ),
+    "queues": (
+        lambda body: read_queues(body, TopicStatsTable),
+        lambda count: (
+            b'{"offsetTable":{'
+            + b",".join(
+                b'{"brokerName":"b","queueId":%d,"topic":"T"}:{"maxOffset":1,"minOffset":0}' % one
+                for one in range(count // 10)
+            )
+            + b"}}"
+        ),
     ),
     "figures": (
         lambda body: read_figures(an_answer(body)),
@@ -102,6 +128,29 @@ def test_a_message_goes_where_it_went_among_all_queues() -> None:
     assert list(queues) == all_of_them and len(queues) == 11
     for number in range(100):
         assert queue_of_key(queues, str(number)) == queue_of_key(all_of_them, str(number))
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(1024, True), (1025, False), (180_000, False)])
+def test_an_answer_to_a_pull_has_so_many_messages(count: int, is_read: bool) -> None:
+    host = (b"\x7f\x00\x00\x01", 1)
+    record = encode_record(b"T", 0, 0, 5, 0, 0, 1, host, 1, host, 0, 0, b"", b"")
+    begun_s = time.thread_time()
+    if is_read:
+        assert len(decode_at(record * count, "b")) == count
+    else:
+        with pytest.raises(RemoteProtocolError, match="messages of an answer"):
+            decode_at(record * count, "b")
+    assert time.thread_time() - begun_s < 0.1
+
+
+def test_why_an_item_failed_is_cut_where_it_is_long() -> None:
+    step = Step(target="t")
+    plan = Plan(summary="s", object="o", steps=[step])
+    size = plan.size()
+    plan.told(step, "failed", "x" * 1_000_000)
+    assert (step.reason, plan.size()) == ("x" * 1024, size + 1024)
+    plan.told(step, "done")
+    assert (step.reason, plan.size(), dict(+plan.counts)) == ("", size, {"done": 1})
 
 
 @pytest.mark.parametrize(("size", "is_at_once"), [(8192, True), (8193, False)])
