@@ -7,7 +7,8 @@ silent for too long; a broker name without addresses goes with all its topics.
 
 Who holds what:
 - Where brokers have accounts, a broker name stays with the account that registered it until all
-  that it has there is gone. An address is nobody's, since nothing proves whose it is: each account
+  that it has there is gone, and when its connections closed until it would have been silent for too
+  long. An address is nobody's, since nothing proves whose it is: each account
   has its own entry for it, under names of its own, and takes it from no other. Among brokers of one
   account, one that leads in a later term of its ledger takes the id of the master; one of an
   earlier or equal term does not.
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledgermq.namesrv.errors import HeldError, LimitError, RouteNotFoundError
+from ledgermq.namesrv.kept_names import KeptNames
 from ledgermq.namesrv.registrations import (
     BrokerKey,
     LiveBroker,
@@ -83,6 +85,7 @@ class RouteTable:
         self._limits = limits
         self._live: dict[BrokerKey, LiveBroker] = {}
         self._names: dict[str, _BrokerName] = {}
+        self._kept_names = KeptNames(limits)
         self._topics = TopicQueues(limits)
         self._filter_servers: dict[BrokerKey, tuple[str, ...]] = {}
         # By owner, and by the key of a registrant.
@@ -124,11 +127,11 @@ class RouteTable:
             Nothing was changed then.
         """
         takes_topics = self._takes_topics(told, registrant)
-        self._check(told, registrant)
+        self._check(told, registrant, now_ms)
         if takes_topics:
             yield from self._topics.checking(told.broker_name, registrant, told.topics)
             # Somebody else may have come meanwhile.
-            self._check(told, registrant)
+            self._check(told, registrant, now_ms)
         live = self._put_broker(told, registrant, owner, now_ms, takes_topics=takes_topics)
         master = self._master_of(told)
         if takes_topics:
@@ -148,10 +151,10 @@ class RouteTable:
             return False
         return self._names[told.broker_name].addresses.get(MASTER_ID) == told.broker_addr
 
-    def _check(self, told: Registration, registrant: Registrant) -> None:
+    def _check(self, told: Registration, registrant: Registrant, now_ms: float) -> None:
         before = self._live.get((registrant.account, told.broker_addr))
         if registrant.account is not None:
-            self._check_holder(told, registrant)
+            self._check_holder(told, registrant, now_ms)
         self._check_brokers(told, registrant, before)
 
     def _put_broker(
@@ -211,14 +214,15 @@ class RouteTable:
             or MASTER_ID not in name.addresses
         )
 
-    def _check_holder(self, told: Registration, registrant: Registrant) -> None:
+    def _check_holder(self, told: Registration, registrant: Registrant, now_ms: float) -> None:
         name = self._names.get(told.broker_name)
-        if name is None:
-            return
-        if name.account != registrant.account:
-            holder = self._live[name.account, next(iter(name.live))].registrant
+        if name is not None:
+            holder: Registrant | None = self._live[name.account, next(iter(name.live))].registrant
+        else:
+            holder = self._kept_names.find_holder(told.broker_name, now_ms)
+        if holder is not None and holder.account != registrant.account:
             raise HeldError(f"broker name {told.broker_name}", f"{holder.key} registered it")
-        if told.broker_id != MASTER_ID or told.ledger_term is None:
+        if name is None or told.broker_id != MASTER_ID or told.ledger_term is None:
             return
         address = name.addresses.get(MASTER_ID, told.broker_addr)
         is_other = address != told.broker_addr
@@ -270,6 +274,7 @@ class RouteTable:
             expires_after_ms=told.expires_after_ms or self._expires_after_ms,
             owner=owner,
         )
+        self._kept_names.taken(told.broker_name)
         self._live[live.key] = live
         self._names[told.broker_name].live.add(told.broker_addr)
         self._of_owner.setdefault(owner, set()).add(live.key)
@@ -311,6 +316,8 @@ class RouteTable:
             HeldError: another account, or without accounts another connection, registered it.
         """
         name = self._names.get(broker_name)
+        if name is None:
+            self._kept_names.left(broker_name, registrant.account)
         if name is None or broker_addr not in name.live:
             return
         live = self._live[name.account, broker_addr]
@@ -370,7 +377,14 @@ class RouteTable:
 
     def owner_lost(self, owner: object) -> list[str]:
         """Removes all that came on a connection; returns the addresses removed."""
-        return self._remove_all(self._of_owner.get(owner, ()))
+        gone = [self._live[key] for key in self._of_owner.get(owner, ())]
+        addresses = self._remove_all([live.key for live in gone])
+        # Of each name that which was seen last.
+        gone.sort(key=lambda live: live.seen_ms)
+        for name, live in {live.broker_name: live for live in gone}.items():
+            if name not in self._names:
+                self._kept_names.keep(live)
+        return addresses
 
     def expire(self, now_ms: float) -> list[tuple[str, object]]:
         """Removes the silent; returns (address, owner) of each."""
@@ -380,6 +394,7 @@ class RouteTable:
             if now_ms - live.seen_ms > live.expires_after_ms
         }
         self._remove_all(silent)
+        self._kept_names.expire(now_ms)
         return [(address, owner) for (_, address), owner in silent.items()]
 
     def _remove_all(self, keys: Iterable[BrokerKey]) -> list[str]:
