@@ -89,7 +89,9 @@ def check_new_name(name: str, field: str) -> None:
     Raises:
         RequestError: the name has some.
     """
-    if any(unicodedata.category(one) in _NOT_IN_NAMES for one in name):
+    if not name.isprintable() and any(
+        unicodedata.category(one) in _NOT_IN_NAMES for one in set(name)
+    ):
         message = f"the name of a {field} has no control characters, nor any that are invisible"
         raise RequestError(400, message, field=field, value=name)
 

@@ -19,6 +19,8 @@ from ledgermq.console.shapes.elements import Moment, Name, QueueId, QueueOffset,
 _Queues = Annotated[int, Meta(ge=1, le=65_535)]
 _Perm = Literal[2, 4, 6]
 _Text = Annotated[str, Meta(max_length=4096)]
+# As many as an account has at a broker.
+_Rules = Annotated[list[_Text], Meta(max_length=10_000)]
 
 
 class _Wanted(Shape, frozen=True, kw_only=True, tag_field="kind"):
@@ -190,8 +192,8 @@ class PutAccount(_Wanted, frozen=True, kw_only=True, tag="put_account"):
     default_topic: Literal["DENY", "PUB", "SUB", "PUB|SUB"] | None = None
     default_group: Literal["DENY", "PUB", "SUB", "PUB|SUB"] | None = None
     # topic=PUB|SUB
-    topics: list[_Text] | None = None
-    groups: list[_Text] | None = None
+    topics: _Rules | None = None
+    groups: _Rules | None = None
 
 
 class DeleteAccount(_Wanted, frozen=True, kw_only=True, tag="delete_account"):

@@ -7,6 +7,7 @@ import gc
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from ledgermq.console.actions import definitions
@@ -153,6 +154,34 @@ def test_a_new_name_has_nothing_invisible_wherever_it_is_told(odd: str) -> None:
             asyncio.run(asked)
         told = (refused.value.status, refused.value.field, refused.value.value)
         assert told == (400, field, name)
+
+
+def test_rules_of_an_account_are_as_many_as_brokers_take_and_others_have_their_turn() -> None:
+    rules = ["\u3000" * 4096] * 10_000
+    turns_s: list[float] = []
+
+    async def plan() -> None:
+        async def watch() -> None:
+            while True:
+                begun_s = time.thread_time()
+                await asyncio.sleep(0)
+                turns_s.append(time.thread_time() - begun_s)
+
+        watching = asyncio.create_task(watch())
+        odd = shapes.PutAccount(access_key="k", topics=rules, groups=["\u202e"])
+        with pytest.raises(RequestError):
+            await plan_put_account(a_call(), odd)
+        watching.cancel()
+
+    asyncio.run(plan())
+    assert max(turns_s) < 0.015
+    for count, is_allowed in ((10_000, True), (10_001, False)):
+        body = {"kind": "put_account", "access_key": "k", "groups": ["g=SUB"] * count}
+        if is_allowed:
+            msgspec.convert(body, shapes.Wanted)
+        else:
+            with pytest.raises(msgspec.ValidationError, match="length <= 10000"):
+                msgspec.convert(body, shapes.Wanted)
 
 
 def test_a_name_that_is_there_is_imported_as_it_is() -> None:
