@@ -561,7 +561,7 @@ class Raft:
 
     def _take_over_if_due(self) -> None:
         """Stands for election when the leader has asked for it and the log is long enough."""
-        if self._takeover.takes_over(self._log.last_index):
+        if self._takeover.takes_over(self._log.last_index, self._state):
             duty = self._become_candidate(self.term)
             duty.is_transferee = True
             if self._elector.start_round(duty, self._now_ms):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ledgermq.dledger.config import NEVER, Config
-from ledgermq.dledger.member_state import Outbox
+from ledgermq.dledger.member_state import MemberState, Outbox
 from ledgermq.dledger.messages import DLedgerCode, TransferRequest, TransferResponse
 
 # How often a leader looks for a preferred one (DLedgerServer.checkPreferredLeader).
@@ -69,10 +69,14 @@ class Takeover:
         self._has_stood = False
         self.deadline_ms = now_ms + self._config.takeover_wait_ms
 
-    def takes_over(self, last_index: int) -> bool:
+    def takes_over(self, last_index: int, state: MemberState) -> bool:
         """Tells, once, that this member has what it waits for and is to ask for votes."""
         request = self._request
         if request is None or self._has_stood or last_index < request.last_index:
+            return False
+        if not state.may_vote:
+            # Which group this is has to be agreed first: who leads knows that, or lies.
+            self.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, state.term)
             return False
         self._has_stood = True
         self.deadline_ms = NEVER

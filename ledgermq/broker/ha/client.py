@@ -9,6 +9,7 @@ does not fit, or a log that takes nothing because its disk is full, is not tried
 the reason is logged once and kept for whoever asks.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ from ledgermq.protocol.transport.refusals import Refusals
 from ledgermq.protocol.transport.tls_link import TlsLink
 
 _CONNECT_S_MAX: Final = 3.0
+_PORT: Final = re.compile(r"[0-9]{1,5}")
+_PORT_MAX: Final = 65_535
 # Attempts in a row that reach nobody before it is told: a master may just be on its way.
 _FAILURES_TOLD: Final = 3
 
@@ -249,10 +252,13 @@ class HaClient:
         self._fruitless_count = 0
         if master is None:
             return left
-        host, _, port = master.rpartition(":")
-        host = host.strip("[]")
+        place = _place_of(master)
+        if place is None:
+            self._note_failure("its address is none: host:port, the port from 1 to 65535")
+            return left
+        host, port = place
         endpoint_class: Any = TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint
-        endpoint = endpoint_class(self._reactor, host, int(port), timeout=_CONNECT_S_MAX)
+        endpoint = endpoint_class(self._reactor, host, port, timeout=_CONNECT_S_MAX)
         # Twisted's interfaces are unknown to the type checker.
         factory: Any = _MasterFactory(self)
         service = ClientService(endpoint, factory, retryPolicy=self._pause, clock=self._reactor)
@@ -379,3 +385,12 @@ class HaClient:
         """Returns monotonic time."""
         seconds: float = self._reactor.seconds()
         return seconds * 1000.0
+
+
+def _place_of(address: str) -> tuple[str, int] | None:
+    """Returns host and port of an address as name servers tell it; None when it is none."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not host or not _PORT.fullmatch(port) or not 0 < int(port) <= _PORT_MAX:
+        return None
+    return host, int(port)

@@ -63,6 +63,24 @@ class Admission:
         """Tells whether the configuration names a member as one that speaks JSON, without TLS."""
         return self._java is not None and peer_id in self._java
 
+    def is_unproven_java(self, peer_id: str) -> bool:
+        """Tells whether it speaks JSON now, and could not where all prove the secret."""
+        return self.key is not None and not self.is_named_java(peer_id)
+
+    def is_known_place(self, connection: CommandProtocol, sources: MemberAddresses) -> bool:
+        """Tells whether a connection comes from where a member or a tool is."""
+        source = address_of(connection.peer_host)
+        if source is not None and any(source in one for one in self._tool_networks or ()):
+            return True
+        return self.is_java_place(connection, sources) or sources.may_be_any(connection)
+
+    def is_java_place(self, connection: CommandProtocol, sources: MemberAddresses) -> bool:
+        """Tells whether a connection comes from where a member is that is named as Java's."""
+        return any(
+            sources.may_be(peer_id, connection, networks)
+            for peer_id, networks in (self._java or {}).items()
+        )
+
     def may_be_java(self, peer_id: str) -> bool:
         """Tells whether a member may speak JSON."""
         return peer_id in self._java if self._java is not None else not self.is_closed
@@ -77,8 +95,9 @@ class Admission:
     def refusal_of_tool(self, code: int, connection: CommandProtocol) -> str | None:
         """Says why a tool's request is not served; None when it is."""
         if self._tool_networks is None:
-            if self.is_closed:
-                return "tools are not served by a closed group (key dLegerToolAddresses)"
+            # Also where members need not prove the secret yet: a tool has no use for that.
+            if self.is_closed or self.key is not None:
+                return "tools are not served by a group with a secret (key dLegerToolAddresses)"
         else:
             source = address_of(connection.peer_host)
             if source is None or not any(source in network for network in self._tool_networks):

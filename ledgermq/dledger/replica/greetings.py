@@ -16,7 +16,7 @@ among the refusals: so a group moves from open to closed member by member.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -40,10 +40,15 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.member_proof import Challenge, Side, draw_nonce, is_nonce
 from ledgermq.protocol.networks import network_of
+from ledgermq.protocol.plain_text import escaped
 from ledgermq.protocol.transport import CommandProtocol
 
 # Connections of a closed group of which nobody knows whose they are.
 _STRANGE_MAX: Final = 64
+# No bound beside that of all frames.
+_ANY_BYTES: Final = 1 << 31
+# Of a reason in the log, and of what a peer is told.
+_TEXT_MAX: Final = 300
 # Known not to belong together; one more, and all are logged anew.
 _REFUSED_SOURCES_MAX: Final = 256
 _SUCCESS: Final = 0
@@ -128,12 +133,17 @@ class Greetings:
         """Takes a new connection."""
         if not self._admission.is_closed:
             return
-        connection.begin_greeting(GREETING_S_MAX, GREETING_BYTES_MAX)
+        admission, sources = self._admission, self._sources
+        # A Java member does not greet: its first frame may be any.
+        is_java = admission.is_java_place(connection, sources)
+        connection.begin_greeting(GREETING_S_MAX, _ANY_BYTES if is_java else GREETING_BYTES_MAX)
         self._strange[connection.context.number] = connection
         if len(self._strange) > _STRANGE_MAX:
-            sources = {number: network_of(one.peer_host) for number, one in self._strange.items()}
-            (most, _), *_ = Counter(sources.values()).most_common(1)
-            oldest = next(one for number, one in self._strange.items() if sources[number] == most)
+            # Whoever comes from where no member is goes first, however many addresses they have.
+            others = [
+                one for one in self._strange.values() if not admission.is_known_place(one, sources)
+            ]
+            oldest = _oldest_of_most(others or list(self._strange.values()))
             self.end(oldest)
             oldest.abort(f"{_STRANGE_MAX} connections have not said who they are")
 
@@ -281,7 +291,7 @@ class Greetings:
         """Answers a greeting that is none; a closed group ends the connection, too."""
         if not self._admission.is_closed:
             self._complain(connection, reason)
-            connection.send(command.response(code, reason))
+            connection.send(command.response(code, reason[:_TEXT_MAX]))
             return
         who = sender if sender in self._peer_ids else _STRANGER
         self._events.refusals.note(who, connection.peer_host, reason)
@@ -321,5 +331,11 @@ class Greetings:
                 "{self_id}: refusing {peer}: {reason}",
                 self_id=self._config.self_id,
                 peer=connection.peer,
-                reason=reason,
+                reason=escaped(reason[:_TEXT_MAX]),
             )
+
+
+def _oldest_of_most(connections: Sequence[CommandProtocol]) -> CommandProtocol:
+    """Returns the first one of the address, or network, that has most of them."""
+    (most, _), *_ = Counter(network_of(one.peer_host) for one in connections).most_common(1)
+    return next(one for one in connections if network_of(one.peer_host) == most)

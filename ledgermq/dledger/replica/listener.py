@@ -68,6 +68,8 @@ _SILENT_BEATS_MAX: Final = 30
 _REFUSED_SOURCES_MAX: Final = 256
 _MEMBER_CODES: Final = frozenset({JsonCode.VOTE, JsonCode.HEART_BEAT, JsonCode.PUSH})
 
+_LET_IN_JSON: Final = "let in: it speaks JSON, which proves nothing (key dLegerJavaMembers)"
+
 _log = Logger()
 
 
@@ -293,10 +295,17 @@ class Listener:
                 self._greetings.complain(connection, str(error))
                 refusal = DLedgerCode.UNEXPECTED_ARGUMENT
             else:
+                self._note_unproven(connection, request)
                 self._receive_bounded(connection, code, command, request, message)
                 return
         self._greetings.complain(connection, f"request {code} is refused: {refusal.name}")
         self._refuse(connection, code, command, request, refusal)
+
+    def _note_unproven(self, connection: CommandProtocol, request: RequestBody) -> None:
+        """Names a member that speaks JSON and could not when all have to prove the secret."""
+        sender = self._name_of(request)
+        if sender is not None and self._admission.is_unproven_java(sender):
+            self._events.refusals.note(sender, connection.peer_host, _LET_IN_JSON)
 
     def _receive_bounded(
         self,

@@ -104,6 +104,12 @@ class MemberAddresses:
         own = self._hosts[self._self_id].addresses
         return any(address.is_loopback or address == here or address in own for address in known)
 
+    def may_be_any(self, connection: CommandProtocol) -> bool:
+        """Tells whether a connection comes from where some other member of the list may speak."""
+        return any(
+            self.may_be(peer_id, connection) for peer_id in self._hosts if peer_id != self._self_id
+        )
+
     def look_again(self, peer_id: str) -> Deferred[None]:
         """Has the name of a member looked up, and that of this one, if that was not just done.
 

@@ -123,7 +123,7 @@ class Inbox:
     def begin_greeting(self, end_s: float, frame_bytes_max: int) -> None:
         """Takes small frames alone, and finds fault from `end_s` on, until `end_greeting`."""
         self._greeting_end_s = end_s
-        self._decoder.limit(frame_bytes_max)
+        self._decoder.limit(min(frame_bytes_max, self._limits.frame_bytes_max))
 
     def end_greeting(self) -> None:
         """Takes frames as ever."""

@@ -1,7 +1,10 @@
 """Handing the leadership over, on both sides, and when a preferred member gets it."""
 
+from dataclasses import replace
+
 import pytest
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.errors import (
     DropReason,
@@ -355,3 +358,14 @@ def test_preferred_member_nearest_to_the_leader_is_chosen() -> None:
     ]
     assert preferred.find_target(standings, 0.0) == "n2"
     assert preferred.find_target(standings[2:], 0.0) is None
+
+
+def test_who_may_not_vote_yet_takes_nothing_over() -> None:
+    """A leader that lies asks for it, and says which group this is before that is agreed."""
+    lab = Lab((1, 1, 1), term=1, checkpoint=2)
+    lab.take(beat(1, commit_index=2))
+    lab.take(ask(1, 3))
+    birth = Birth("ab" * 16, ("n0", "n1", "n2"), True)
+    lab.take(replace(beat(1, commit_index=2), birth=birth))
+    messages = lab.take(append(1, run_of((1, 1, 1, 1))[3], EntryId(1, 2)))
+    assert only_answer(messages) == (DLedgerCode.TAKE_LEADERSHIP_FAILED, 1)

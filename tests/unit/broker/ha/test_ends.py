@@ -233,6 +233,19 @@ class PairTest(SynchronousTestCase):
         self.assertEqual(self.slave_log.data, self.master_log.data)
         self.assertEqual(self.server.acknowledgements.best_offset, 6000)
 
+    def test_an_address_that_is_none_is_told_and_another_one_followed(self) -> None:
+        logged = Logged(self)
+        for address in ("10912", "host:", "host:x", "host:0", "host:65536", "h:9\u0661", ":1"):
+            self.client.follow(address)
+            self.client.check()
+            self.assertIn("its address is none", str(self.client.last_failure))
+        self.assertEqual(self.reactor.tcpClients, [])
+        self.assertTrue(logged.texts)
+        self.master_log.append(b"a" * 10)
+        self.client.follow("127.0.0.1:10912")
+        self.turns(self.connect())
+        self.assertEqual(self.slave_log.data, self.master_log.data)
+
     def test_a_torn_frame_is_sent_again_on_the_next_connection(self) -> None:
         self.master_log.append(b"a" * 50)
         self.slave_log.append(b"a" * 10)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from twisted.logger import formatEvent, globalLogPublisher
 
 from ledgermq.dledger.messages import DLedgerCode, JsonCode
 from ledgermq.dledger.replica import greeting_bodies, wire_binary
@@ -229,9 +230,30 @@ def test_a_group_on_its_way_takes_who_proves_nothing_and_names_it(nonce: str) ->
     assert rig.member.refusals.texts() == [f"n1 at {SOURCE}: let in: {reason}"]
     caller.send(binary(COMMIT))
     assert rig.member.messages == [COMMIT]
-    # Tools are served as before, too.
+    # A tool would have to be named then, and has to be now.
     ((_, _, told),) = rig.connect().ask_json(JsonCode.METADATA)
+    assert told["code"] == DLedgerCode.UNKNOWN_MEMBER
+
+
+def test_a_group_on_its_way_names_who_speaks_json_without_being_named() -> None:
+    rig = closed(requires_secret=False)
+    fields = {"type": "COMMIT", "commitIndex": 1}
+    assert rig.connect().ask_json(JsonCode.PUSH, **fields) == [] and rig.member.messages
+    (text,) = rig.member.refusals.texts()
+    assert text.startswith(f"n1 at {SOURCE}: let in: it speaks JSON, which proves nothing")
+    named = closed(requires_secret=False, java_members=("n1",), tool_networks=(SOURCE,))
+    assert named.connect().ask_json(JsonCode.PUSH, **fields) == [] and named.member.messages
+    assert named.member.refusals.texts() == []
+    ((_, _, told),) = named.connect().ask_json(JsonCode.METADATA)
     assert told["leaderId"] == "n0"
+
+
+def test_the_first_frame_of_a_java_member_may_be_large() -> None:
+    rig = closed(java_members=("n1",))
+    fields = {"type": "COMMIT", "commitIndex": 1, "filler": "x" * 20_000}
+    assert rig.connect().ask_json(JsonCode.PUSH, **fields) == [] and rig.member.messages
+    stranger = rig.connect("203.0.113.9")
+    assert stranger.ask_json(JsonCode.PUSH, **fields) == [] and is_closed(stranger)
 
 
 def test_frames_are_small_and_time_is_short_before_the_proof() -> None:
@@ -272,3 +294,28 @@ def test_half_greetings_by_the_hundred_keep_no_member_out() -> None:
     (answer,) = prove(member, challenge_of(told).proof(SECRET.key("members"), Side.OPENER))
     assert answer.code == 0 and rig.listener.is_connected("n1")
     assert len(rig.member.refusals.texts()) <= 32
+
+
+@pytest.mark.parametrize("named", [{}, {"java_members": ("n1",)}, {"tool_networks": (SOURCE,)}])
+def test_strangers_of_many_addresses_push_out_no_member(named: dict[str, Any]) -> None:
+    rig = closed(**named)
+    member = rig.connect()
+    told = hello(member)
+    strangers = [rig.connect(f"203.0.113.{i}") for i in range(200)]
+    assert sum(not is_closed(one) for one in strangers) < 64
+    (answer,) = prove(member, challenge_of(told).proof(SECRET.key("members"), Side.OPENER))
+    assert answer.code == 0 and rig.listener.is_connected("n1")
+
+
+def test_what_a_stranger_of_an_open_group_says_is_cut_in_log_and_answer() -> None:
+    rig = Rig(MEMBERS)
+    lines: list[str] = []
+    observer: Any = lambda event: lines.append(formatEvent(event))  # noqa: E731
+    globalLogPublisher.addObserver(observer)
+    try:
+        answer = rig.connect().greet("n1", group="g\x1b[2J" * 100_000)
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert answer.code == DLedgerCode.UNKNOWN_GROUP and len(answer.remark or "") <= 300
+    (line,) = lines
+    assert len(line) < 1000 and line.isprintable()
