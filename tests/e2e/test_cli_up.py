@@ -89,12 +89,14 @@ def test_up_tells_where_everything_is(up: LiveProgram, tmp_path: Path) -> None:
 
 def test_ready_means_that_the_name_server_knows_the_leader(tmp_path: Path) -> None:
     base = free_first_port()
-    # The name server waits for the text of its own file as long as nobody writes it.
-    table = tmp_path / "kvConfig.json"
-    os.mkfifo(table)
+    # The name server takes no registration until its accounts say so.
+    accounts = tmp_path / "accounts.yml"
+    accounts.touch(0o600)
+    accounts.write_text("accounts: []\n")
     words = [
         "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
-        "--console-port", 0, "--", *SMALL_STORE, f"namesrv.kvConfigPath={table}",
+        "--console-port", 0, "--", *SMALL_STORE, "registerNameServerPeriod=10000",
+        "namesrv.aclEnable=true", f"namesrv.aclFile={accounts}",
     ]  # fmt: skip
     with LiveProgram(words, tmp_path / "up.log") as up:
         wait_until(
@@ -102,9 +104,9 @@ def test_ready_means_that_the_name_server_knows_the_leader(tmp_path: Path) -> No
             what="a broker that leads",
         )
         asked = ("admin", "clusterList", "--json", "-n", f"127.0.0.1:{base + 5}")
-        assert run_ledgermq(*asked).returncode == 1
+        assert json.loads(run_ledgermq(*asked).stdout) == []
         assert "ready" not in up.lines
-        table.write_text("{}")
+        accounts.write_text("globalWhiteRemoteAddresses: [127.0.0.1]\naccounts: []\n")
         wait_until(lambda: "ready" in up.lines, what="ready")
         listed = run_ledgermq(*asked)
         assert [row["id"] for row in json.loads(listed.stdout)] == [0], listed.stdout
