@@ -35,7 +35,6 @@ from ledgermq.cli.child import STARTING, STOP_PATIENCE_S, Child
 from ledgermq.cli.failure import fail
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.settings import TLS_FILE, TLS_MODE, parse_settings, split_settings
-from ledgermq.protocol.replaced_file import replace_file
 
 HOST: Final = "127.0.0.1"
 DLEDGER_PORT_STEP: Final = 30_000
@@ -310,8 +309,13 @@ class Cluster:
             )
         console = None if self._console is None else self._console.url
         document = {"namesrv": self.namesrv_address, "console": console, "brokers": brokers}
-        # Others may enter its folder: nothing is written by way of their links.
-        replace_file(self._ready_file, [json.dumps(document, indent=1).encode() + b"\n"])
+        # Others may enter its folder: what is there under that name, a link of theirs perhaps, goes
+        # and is not written to.
+        partial = self._ready_file.with_name(self._ready_file.name + ".tmp")
+        partial.unlink(missing_ok=True)
+        with partial.open("x") as file:
+            file.write(json.dumps(document, indent=1) + "\n")
+        partial.replace(self._ready_file)
 
 
 def _make_secret(data: Path) -> Path:

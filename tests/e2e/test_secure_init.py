@@ -244,7 +244,7 @@ def test_each_folder_has_a_key_of_its_own(closed: Closed) -> None:
         (("--members", "n0-h:40911", "--name-servers", "h"), "host:port"),
         (("--members", "n0-h:40911", "--name-servers", ";"), "--name-servers: none"),
         (("--members", "n0-h:40911", "--name-servers", "h:1", "--days", "0"), "--days is 0"),
-        (("--members", "n0-h:40911", "--name-servers", "h:1", "--group", "a b"), "brokerName"),
+        (("--members", "n0-h:40911", "--name-servers", "h:1", "--group", "a b"), "--group"),
         (("--members", "n0-h:40911", "--name-servers", "h:1", "--http-port", "-1"), "--http-port"),
         (("--members", "n0-h:40911", "--name-servers", "h:1", "--console", "h"), "--console"),
     ],
