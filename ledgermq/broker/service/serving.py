@@ -14,7 +14,6 @@ from ledgermq.broker.config.memory import machine_memory_bytes
 from ledgermq.broker.ha.plain_member import PlainMember
 from ledgermq.broker.ha.replication import check_interval_ms
 from ledgermq.broker.ha.roles import answer_first_of, answer_ms_max, answer_of, new_replication
-from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.ground import Ground
 from ledgermq.broker.service.member import (
@@ -29,6 +28,7 @@ from ledgermq.broker.service.processor_table import bind_processors
 from ledgermq.broker.service.store_host import hex_of, resolved
 from ledgermq.broker.service.timers import Timers
 from ledgermq.broker.storage.applier import BrokerApplier
+from ledgermq.broker.storage.broker_store import propose_records
 from ledgermq.broker.storage.disk_care import DiskCare
 from ledgermq.broker.storage.plain_storage import PlainStorage
 from ledgermq.broker.watching.spare_memory import LOOK_MS as MEMORY_LOOK_MS
@@ -184,9 +184,7 @@ class Serving:
 
     def write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         """Proposes records of the state; `done` hears what became of them."""
-        host, now_ms = self._store_host, self._ground.now_ms()
-        messages = [state_message(body, host, now_ms) for body in bodies]
-        self.proposals.add_own(messages, lambda _, error: done(error))
+        propose_records(self.proposals, bodies, self._store_host, self._ground.now_ms(), done)
 
     def start_member(self) -> Deferred[None]:
         """Joins the group; fires when this member takes part, in whatever role."""

@@ -1,9 +1,7 @@
 """What a broker has on disk, opened in order: lock, ledger, vote, state files, derived files.
 
-The lock comes first, because opening the ledger may cut a torn tail. State files are loaded before
-the message store is opened: what it dispatches while it recovers is applied to them. They are made
-durable before each mark of the message store, so that a restart replays from the ledger exactly
-the changes the files may lack.
+The lock comes first, because opening the ledger may cut a torn tail. `broker_store.py` has the
+order of what derives from the log.
 """
 
 import os
@@ -17,11 +15,9 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.config.memory import machine_memory_bytes
-from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.broker_store import BrokerStore
 from ledgermq.broker.storage.state_files import StateFile
-from ledgermq.broker.storage.state_tables import StateTables
 from ledgermq.commitlog import (
-    STATE_TOPIC,
     CleanReason,
     DamagedFileError,
     MessageStore,
@@ -84,12 +80,17 @@ class Storage:
         self._lock = StoreLock(str(config.store_root))
         self.messages = self._new_messages(file_system)
         folder = config.store_root / "config"
-        self._tables = StateTables(
-            state, lambda name: StateFile(folder / name), lambda: reactor.seconds() * 1000.0
-        )
         # Does what waits for the disk, of the log too.
         self.keeper = Keeper(reactor, disk_thread)
-        self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms, reactor.callLater)
+        self._store = BrokerStore(
+            self.keeper,
+            self.messages,
+            state,
+            lambda name: StateFile(folder / name),
+            now_ms=now_ms,
+            clock_ms=lambda: reactor.seconds() * 1000.0,
+            call_later=reactor.callLater,
+        )
         self.opening = OpeningProgress()
         self.is_open = False
         self._is_clean_wanted = False
@@ -117,12 +118,8 @@ class Storage:
         try:
             found = self._open_log()
             self.opening.begin("reads the state's files")
-            self._tables.load()
-            self.messages.watch_topic(STATE_TOPIC, self._state.apply)
-            self.messages.keep_state_index(
-                lambda: self._state.sweep_index, self._state.restore_sweep_index
-            )
-            report = self.messages.open(self._tables.save, self.opening)
+            self._store.load_state()
+            report = self._store.open(self.opening)
         except BaseException as error:
             if isinstance(error, CorruptStoreError):
                 # Below what the ledger verified when it opened: the next start looks at all.
@@ -182,17 +179,17 @@ class Storage:
     @property
     def alarm(self) -> str | None:
         """What cannot be written, for operators; None while all can."""
-        return self._tables.alarm
+        return self._store.alarm
 
     # State files between two flushes: replaced, not yet durable.
 
     def save_topics_and_groups(self) -> None:
         """Writes the two files if their tables changed; a flush under way writes them itself."""
-        self._flushes.save(("topics", "groups"))
+        self._store.save(("topics", "groups"))
 
     def save_offsets(self) -> None:
         """Writes the offsets if they changed."""
-        self._flushes.save(("offsets",))
+        self._store.save(("offsets",))
 
     def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
         """Begins a flush when the message store wants one; it runs beside the keeper's jobs.
@@ -200,7 +197,7 @@ class Storage:
         Args:
             failed: told when the disk refuses, which is final for this replica.
         """
-        self._flushes.begin_if_due(failed)
+        self._store.flush_if_due(failed)
 
     # Retention and the end.
 
@@ -269,8 +266,7 @@ class Storage:
 
     def stop_keeper(self) -> Deferred[None]:
         """Lets what is under way end; nothing more waits for the disk but `close`."""
-        self._flushes.drop()
-        return self.keeper.stop()
+        return self._store.stop_keeper()
 
     def close(self) -> None:
         """Saves the state durably, closes all files and gives the directory free."""
@@ -283,21 +279,13 @@ class Storage:
             self.abandon()
             return
         self.is_open = False
-        is_clean = self.messages.failure is None and self._flushes.is_idle
+        is_clean = False
         try:
-            is_saved = self._tables.save()
-            is_clean = is_clean and is_saved
-            if not is_saved:
-                # The mark there is stays: the next start replays what the files lack.
-                self.messages.abandon()
-            elif self._flushes.is_idle:
-                self.messages.close()
+            is_closed_clean = self._store.close()
             if self._rebuilds:
                 self.messages.discard_checkpoint()
             self._close_log()
-        except BaseException:
-            is_clean = False
-            raise
+            is_clean = is_closed_clean
         finally:
             self._lock.release(is_clean=is_clean)
 

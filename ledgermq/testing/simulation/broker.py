@@ -13,15 +13,12 @@ from twisted.internet.defer import Deferred
 
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.offsets.processor import OffsetProcessor
-from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.member import lead_confirmation, read_confirmation
 from ledgermq.broker.storage.applier import BrokerApplier
-from ledgermq.broker.storage.flushes import Flushes
-from ledgermq.broker.storage.state_tables import StateTables
+from ledgermq.broker.storage.broker_store import BrokerStore, propose_records
 from ledgermq.broker.storage.sweeps import Sweeps
 from ledgermq.commitlog import (
-    STATE_TOPIC,
     AppendMessage,
     DamagedFileError,
     GetMessageResult,
@@ -92,20 +89,17 @@ class SimBroker:
         self.state.access = self.rules
         self.proposals = self._new_proposals(refuse)
         self._keeper = keeper
-        self._tables = StateTables(
+        self.store = BrokerStore(
+            keeper,
+            messages,
             self.state,
             partial(SimStateFile, disk),
-            self._clock_ms,
+            now_ms=lambda: int(self._clock_ms()),
+            clock_ms=self._clock_ms,
+            call_later=reactor.callLater,
             slice_chars=plan.file_slice_chars,
         )
         self._sweeps = Sweeps(self.state, self.leadership, messages, plan.segment_bytes)
-        self._flushes = Flushes(
-            keeper,
-            messages,
-            self._tables,
-            lambda: int(self._clock_ms()),
-            reactor.callLater,
-        )
         self._applier = self._make_applier(self_id, topics, plan.queue_count)
         self._offsets = OffsetProcessor(
             self.leadership, self.state, messages, _NEAR_BYTES, _ignore_offset
@@ -189,19 +183,15 @@ class SimBroker:
 
     def open(self) -> None:
         """Loads the state and opens the store, as the broker's storage does."""
-        self._tables.load()
+        self.store.load_state()
         if self.state.access_record.record is not None:
             self.rules.follow(self.state.access_record.record)
-        self.messages.watch_topic(STATE_TOPIC, self._apply)
-        self.messages.keep_state_index(
-            lambda: self.state.sweep_index, self.state.restore_sweep_index
-        )
-        self.report = self.messages.open(self._tables.save)
+        self.report = self.store.open(apply=self._apply)
         if self.report.rebuilt_because or self.report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")
 
     def _apply(self, body: bytes, index: int) -> None:
-        if self._flushes.is_encoding:
+        if self.store.flushes.is_encoding:
             self._disk.hit("state changed while it was encoded")
         self.state.apply(body, index)
         self.on_state_applied(index, body)
@@ -250,20 +240,11 @@ class SimBroker:
         self.is_leaving = True
         stopped = replica.stop()
         self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
-        stopped.addCallback(lambda _: self._stop_keeper())
-        stopped.addCallback(lambda _: self._tables.save())
-        return stopped.addCallback(lambda _: self._close_messages())
+        stopped.addCallback(lambda _: self.store.stop_keeper())
+        return stopped.addCallback(lambda _: self._close_store())
 
-    def _stop_keeper(self) -> Deferred[None]:
-        self._flushes.drop()
-        return self._keeper.stop()
-
-    def _close_messages(self) -> None:
-        """As the broker: after a flush that failed nothing more is flushed."""
-        if self._flushes.is_idle:
-            self.messages.close()
-        else:
-            self.messages.abandon()
+    def _close_store(self) -> None:
+        self.store.close()
 
     # -- clients
 
@@ -399,7 +380,7 @@ class SimBroker:
         if now_ms - self._scrub_at_ms >= _SCRUB_MS:
             self._scrub_at_ms = now_ms
             self.scrub(_SCRUB_BYTES)
-        self._flushes.begin_if_due(self._flush_failed)
+        self.store.flush_if_due(self._flush_failed)
 
     def _flush_failed(self, error: BaseException) -> None:
         """A failed flush is final for this member: it leaves the group."""
@@ -410,9 +391,7 @@ class SimBroker:
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         for body in bodies:
             self.on_state_proposed(body)
-        now_ms = self.wall_ms()
-        messages = [state_message(body, STORE_HOST, now_ms) for body in bodies]
-        self.proposals.add_own(messages, lambda _, error: done(error))
+        propose_records(self.proposals, bodies, STORE_HOST, self.wall_ms(), done)
 
 
 def _ignore_offset(header: object, fields: object, payer: str) -> None:

@@ -160,7 +160,7 @@ def changes_while_a_file_is_encoded() -> None:
     for number in range(24):
         demand(make_topic(stage, "n0", f"made-{number:02}", 1) == [None], "made", number)
     for number in range(8):
-        flushes = stage["n2"].broker._flushes
+        flushes = stage["n2"].broker.store.flushes
         stage.send_all("n0")
         stage.until(lambda flushes=flushes: flushes.is_encoding, "n2 encodes a file")
         stage.run(60)

@@ -1,0 +1,141 @@
+"""BrokerStore: the message store and the broker's state on one disk.
+
+The order in which both are opened, flushed and closed keeps one promise: no mark of the message
+store covers a record of the state that the state files may lack. So files are loaded before the
+store is opened, which applies what it dispatches while it recovers, and they are made durable
+before each mark. The simulated member runs these same steps on a simulated disk.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from twisted.internet.defer import Deferred
+
+from ledgermq.broker.own_messages import state_message
+from ledgermq.broker.sends.proposals import Proposals
+from ledgermq.broker.storage.flushes import Delayed, Flushes
+from ledgermq.broker.storage.state_tables import SLICE_CHARS, ContentFile, StateTables
+from ledgermq.commitlog import STATE_TOPIC, MessageStore, StoreReport
+from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.opening_progress import OpeningProgress
+from ledgermq.protocol.record import Host
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.under_way import OnCommitted
+
+# Applies the body of a committed record, at the index of its entry.
+Apply = Callable[[bytes, int], None]
+
+
+class BrokerStore:
+    """What the files of one broker's store hold, whatever its log is.
+
+    Attributes:
+        flushes: what is on its way to the disk.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        messages: MessageStore,
+        state: BrokerState,
+        new_file: Callable[[str], ContentFile],
+        *,
+        now_ms: Callable[[], int],
+        clock_ms: Callable[[], float],
+        call_later: Callable[[float, Callable[[], None]], Delayed],
+        slice_chars: int = SLICE_CHARS,
+    ) -> None:
+        """Binds the parts; nothing is read or written before `open`.
+
+        Args:
+            keeper: does what waits for the disk.
+            messages: the store of messages, not open.
+            state: loaded from its files, and saved to them.
+            new_file: makes a state file of its name.
+            now_ms: the clock by which flushes are due.
+            clock_ms: monotonic time.
+            call_later: calls a function after so many seconds.
+            slice_chars: of a table, encoded in one turn.
+        """
+        self._keeper = keeper
+        self._messages = messages
+        self._state = state
+        self._tables = StateTables(state, new_file, clock_ms, slice_chars=slice_chars)
+        self.flushes = Flushes(keeper, messages, self._tables, now_ms, call_later)
+
+    @property
+    def alarm(self) -> str | None:
+        """Which file cannot be written, for operators; None while all can."""
+        return self._tables.alarm
+
+    def load_state(self) -> None:
+        """Fills the state from its files.
+
+        Raises:
+            StateFileError: a file cannot be read.
+            UnreadRecordError: a newer program wrote them.
+        """
+        self._tables.load()
+
+    def open(
+        self, progress: OpeningProgress | None = None, apply: Apply | None = None
+    ) -> StoreReport:
+        """Opens the message store, and applies what the state files lack; `load_state` comes first.
+
+        Args:
+            progress: reports how far it is.
+            apply: applies records of the state, now and later; None for the state's own.
+
+        Raises:
+            CommitLogError, OSError: the files cannot be used.
+            UnreadRecordError: a newer program wrote a record.
+        """
+        self._messages.watch_topic(STATE_TOPIC, apply or self._state.apply)
+        self._messages.keep_state_index(
+            lambda: self._state.sweep_index, self._state.restore_sweep_index
+        )
+        return self._messages.open(self._tables.save, progress)
+
+    def save(self, names: Iterable[str]) -> None:
+        """Replaces files of tables that changed, not durably; a flush under way writes them."""
+        self.flushes.save(names)
+
+    def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
+        """Begins a flush when the message store wants one.
+
+        Args:
+            failed: called when the disk refuses, which is final for this replica.
+        """
+        self.flushes.begin_if_due(failed)
+
+    def stop_keeper(self) -> Deferred[None]:
+        """Lets disk work under way end; nothing but `close` waits for the disk afterwards."""
+        self.flushes.drop()
+        return self._keeper.stop()
+
+    def close(self) -> bool:
+        """Saves the state durably and closes the message store; blocks.
+
+        Returns:
+            Whether the next start may trust all files. Otherwise the mark on disk stays, and the
+            next start replays what the files lack.
+        """
+        is_idle = self.flushes.is_idle
+        is_clean = self._messages.failure is None and is_idle
+        is_saved = self._tables.save()
+        if is_saved and is_idle:
+            self._messages.close()
+        else:
+            self._messages.abandon()
+        return is_clean and is_saved
+
+
+def propose_records(
+    proposals: Proposals,
+    bodies: Sequence[bytes],
+    store_host: Host,
+    now_ms: int,
+    done: OnCommitted,
+) -> None:
+    """Proposes records of the broker's state, all or none; `done` gets what became of them."""
+    messages = [state_message(body, store_host, now_ms) for body in bodies]
+    proposals.add_own(messages, lambda _, error: done(error))
