@@ -118,7 +118,7 @@ class MemberProcess(LineReceiver):
             is_whole = self.replica.leader_id is not None and not self.replica.is_recovering
             self._say(f"counts {'yes' if is_whole else 'no'}")
         elif command == "birth":
-            self._say(f"birth {self.replica.birth_text}")
+            self._say(f"birth {self.replica.membership.bootstrap}")
         elif command == "append":
             self._append(int(words[0]), words[1].encode())
         elif command == "leave":

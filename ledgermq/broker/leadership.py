@@ -47,14 +47,14 @@ class Leadership:
         self.closed_because: str | None = None
         # What this member lost or found damaged, until it is whole again; None when it is.
         self.repair: str | None = None
-        # Whether the group is born, and for whom it waits if not; empty without a ledger.
-        self.birth = ""
-        # Who is not let in to the group, or does not let this member in, and why.
-        self.refused = ""
+        # Id of the bootstrapped group, and what the bootstrap waits for; at most one is not empty.
+        self.cluster_id = self.bootstrap = ""
+        # Peers of another group, and those that contradict committed entries, with the remedy.
+        self.membership_alarm: str | None = None
+        # Connections of members that are rejected here, or reject this member, and why.
+        self.rejected_peers = ""
         # How far each follower of this leader is; empty for all others.
         self.followers = ""
-        # Who contradicts what is committed here; None while nobody does.
-        self.contradiction: str | None = None
         # How far the log's latest store time is ahead of this machine's clock, 0 when it is not.
         self.log_ahead_ms = 0
         # Asks whether this follower has applied all that was granted before; the ledger's owner
@@ -145,7 +145,7 @@ class Leadership:
             return ServiceUnavailableError(
                 f"{self._self_id} is {self.role} in term {self.term} and knows no leader:"
                 " an election is going on or a majority of the group is down"
-                + (f" ({self.birth})" if self.birth else "")
+                + (f" ({self.bootstrap})" if self.bootstrap else "")
             )
         return ServiceUnavailableError(
             f"{self._self_id} is {self.role} in term {self.term};"

@@ -168,7 +168,7 @@ class _Announced:
     def _look(self) -> None:
         service = self._service
         leadership = service.leadership
-        alarm = leadership.failure or leadership.contradiction or leadership.alarm
+        alarm = leadership.failure or leadership.membership_alarm or leadership.alarm
         state: dict[str, object] = {
             "role": service.leadership.role,
             "serving": service.leadership.is_serving,

@@ -54,12 +54,30 @@ def check_group_of_brokers(members: list[BrokerState]) -> list[Finding]:
         trouble += _disk_findings(one) + _sync_findings(one)
         trouble += _time_findings(one) + _behind_findings(one, told)
         findings += trouble or [Finding("broker", "good", f"{_shown(one)}: {_role(one)}")]
+    findings += _membership_findings(name, told)
     terms = {one.figures["ledgerTerm"] for one in told if one.figures.get("ledgerTerm")}
     if len(terms) > 1:
         text = (
             f"{name}: members are in terms {', '.join(sorted(terms))}: they elect, or are cut off"
         )
         findings.append(Finding("term", "warning", text))
+    return findings
+
+
+def _membership_findings(name: str, told: list[BrokerState]) -> list[Finding]:
+    """Compares what members say themselves: those that reject each other cannot be asked once."""
+    findings = []
+    for key, what in (("ledgerMembers", "member lists"), ("ledgerClusterId", "cluster ids")):
+        by_value: dict[str, list[str]] = {}
+        for one in told:
+            if one.figures.get(key):
+                by_value.setdefault(one.figures[key], []).append(_member(one))
+        if len(by_value) > 1:
+            shown = "; ".join(
+                f"{', '.join(members)}: {value}" for value, members in by_value.items()
+            )
+            text = f"{name}: members have different {what} ({shown}); see dLegerPeers of each"
+            findings.append(Finding("membership", "failed", text))
     return findings
 
 
@@ -117,4 +135,8 @@ def _role(one: BrokerState) -> str:
 
 
 def _shown(one: BrokerState) -> str:
-    return f"{one.broker_name} {one.figures.get('ledgerSelfId') or one.broker_id} ({one.address})"
+    return f"{one.broker_name} {_member(one)} ({one.address})"
+
+
+def _member(one: BrokerState) -> str:
+    return one.figures.get("ledgerSelfId") or str(one.broker_id)

@@ -31,7 +31,10 @@ _TITLES = (*_COLUMNS[:8], "wait", *_COLUMNS[9:-1])
 _FOLLOWER = re.compile(r"(\S+) \d+ entries and \d+ bytes behind, heard (\d{1,18}) ms ago")
 _SILENCE_MS_MAX = 10_000
 # Figures of a broker that say that something is wrong, where they are not empty.
-_ALARMS = ("ledgerAlarm", "ledgerRepair", "ledgerRefused", "stateAlarm", "accessAlarm")
+_ALARMS = (
+    "ledgerAlarm", "ledgerRepair", "ledgerRejectedPeers", "ledgerBootstrap", "stateAlarm",
+    "accessAlarm",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,5 +148,4 @@ def alarms_of(one: BrokerState) -> list[str]:
     for member, silent_ms in _FOLLOWER.findall(one.figures.get("ledgerFollowers", "")):
         if int(silent_ms) > _SILENCE_MS_MAX:
             alarms.append(f"member {member} is not there: silent for {int(silent_ms) // 1000} s")
-    birth = one.figures.get("ledgerBirth", "")
-    return alarms if not birth or "is born" in birth else [*alarms, birth]
+    return alarms

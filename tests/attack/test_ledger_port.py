@@ -294,7 +294,7 @@ class OpenGroup(ClosedGroup):
             await self.group.wait(lambda one=attacker: one.answers, "the greeting", PATIENCE_S)
             attacker.send(binary(message))
             await self.end_of(attacker)
-        alarm = victim.running.contradictions.alarm
+        alarm = victim.running.membership.alarm
         assert alarm is not None
         self.assertIn("committed entry", alarm)
         await self.assert_unharmed()

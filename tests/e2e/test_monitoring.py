@@ -106,6 +106,14 @@ def quorum_series(counting: int) -> list[tuple[str, str]]:
     ]
 
 
+def rejected(reason: str, value: int) -> list[tuple[str, str]]:
+    """What a member reports of one peer; the other reason never holds."""
+    name = "ledgermq_raft_peer_rejected"
+    labels = _MEMBER.format("n0") + ',peer="n3",reason="{}"'
+    reasons = {"membership": 0, "contradiction": 0, reason: value}
+    return [(f"{name}{{{labels.format(one)}}}", f"{value}x20") for one, value in reasons.items()]
+
+
 def pushes(slow: int) -> list[tuple[str, str]]:
     """A follower that confirms 100 pushes a minute: so many within 256 ms, the rest within 4."""
     name = "ledgermq_raft_peer_round_trip_seconds_bucket"
@@ -129,6 +137,13 @@ def test_alerts_ring_when_they_should_and_only_then(tmp_path: Path) -> None:
     tests.append(_test("QuorumAtRisk", quorum_series(2), "5m", None))
     tests.append(_test("MemberDown", quorum_series(2)[1:], "8m", group))
     tests.append(_test("MemberDown", quorum_series(2), "8m", None))
+    for name, reason, at in (
+        ("MembershipDiffers", "membership", "2m"),
+        ("LogContradicted", "contradiction", "0m"),
+    ):
+        labels = {**group, "member": "n0", "peer": "n3", "reason": reason}
+        tests.append(_test(name, rejected(reason, 1), at, labels))
+        tests.append(_test(name, rejected(reason, 0), at, None))
     tests.append(_test("PeerSlow", pushes(100), "20m", {**group, "peer": "n1"}))
     tests.append(_test("PeerSlow", pushes(0), "20m", None))
     for name, series, at in _READERS:

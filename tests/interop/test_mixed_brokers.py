@@ -230,6 +230,6 @@ def _refusals(cluster: JavaCluster) -> bool:
     for member in OUR_MEMBERS:
         with wire(f"127.0.0.1:{cluster.broker_ports[member]}") as client:
             answer = client.ask(RequestCode.GET_BROKER_RUNTIME_INFO.value)
-        told = json.loads(answer.body)["table"]["ledgerRefused"]
+        told = json.loads(answer.body)["table"]["ledgerRejectedPeers"]
         found.append("n0" in told and "dLegerJavaMembers" in told)
     return any(found)

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from ledgermq.commitlog import PlainCommitLog
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.applying import Applier
-from ledgermq.dledger.replica.contradictions import Contradictions
+from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.keeper import GroupCommit, Keeper
 from ledgermq.protocol.transport.refusals import Refusals
@@ -78,8 +78,6 @@ class PlainMember:
         self._is_ahead_asked = False
         # Called at the end of a turn in which something was appended.
         self.on_turn: Callable[[], None] = lambda: None
-        # There is nobody to contradict it.
-        self.contradictions = Contradictions(self_id, 1)
         # Slaves that are not let in, or the master that this slave does not believe.
         self.refusals = Refusals(self_id, reactor.seconds)
         # Why it stopped by itself; None while it is well.
@@ -91,9 +89,9 @@ class PlainMember:
         return _NOTHING_NEEDED
 
     @property
-    def birth_text(self) -> str:
-        """Without a ledger there is no group that could be born."""
-        return ""
+    def membership(self) -> MembershipReport:
+        """Without a ledger there are no members to agree on."""
+        return MembershipReport()
 
     def view(self) -> None:
         """There is no group that it could know."""

@@ -29,6 +29,7 @@ from ledgermq.broker.watching.families import FAMILIES, Family
 from ledgermq.broker.watching.page import Point
 from ledgermq.dledger.member_view import MemberView
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.tls.contexts import read_tls_file, server_context
 from ledgermq.protocol.tls.engine import TlsError
@@ -176,6 +177,18 @@ class MetricSources:
         yield trips, [((one.peer_id,), one.round_trips) for one in followers]
         counts = FAMILIES["ledgermq_raft_follower_counts"]
         yield counts, [((one.peer_id,), int(one.is_live and one.counts)) for one in followers]
+        yield FAMILIES["ledgermq_raft_peer_rejected"], self._rejected_peers(member.membership)
+
+    def _rejected_peers(self, report: MembershipReport) -> Iterator[Point]:
+        """Each peer of the configuration, and others that were rejected as a member."""
+        config = self._ground.config
+        peer_ids = {one.member_id for one in config.ledger_peers} - {config.ledger_self_id}
+        for reason, found in (
+            ("membership", report.rejected_peers),
+            ("contradiction", report.contradictions),
+        ):
+            for peer_id in sorted(peer_ids | found.keys()):
+                yield (peer_id, reason), int(peer_id in found)
 
     def _disk(self) -> dict[str, float]:
         ground = self._ground

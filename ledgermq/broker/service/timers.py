@@ -13,7 +13,7 @@ from ledgermq.broker.service.member import followers_text
 from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.storage.sweeps import Sweeps
 from ledgermq.dledger.member_view import MemberView
-from ledgermq.dledger.replica.contradictions import Contradictions
+from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.protocol.transport.refusals import Refusals
 
 _ANSWER_DUE_MS: Final = 100
@@ -34,15 +34,11 @@ class LedgerMember(Protocol):
     """What is needed of the ledger's member."""
 
     @property
-    def birth_text(self) -> str:
-        """Whether its group is born, and for whom it waits if not."""
+    def membership(self) -> MembershipReport:
+        """What operators are told of the group's membership."""
 
     def view(self) -> MemberView | None:
         """What it knows of its group."""
-
-    @property
-    def contradictions(self) -> Contradictions:
-        """Who contradicts what is committed here."""
 
     @property
     def refusals(self) -> Refusals:
@@ -98,10 +94,11 @@ class Timers:
     def _each_second(self) -> None:
         ground, leadership, storage = self._ground, self._ground.leadership, self._ground.storage
         leadership.repair = storage.repair_reason()
-        leadership.birth = self._member.birth_text
+        membership = self._member.membership
+        leadership.cluster_id, leadership.bootstrap = membership.cluster_id, membership.bootstrap
+        leadership.membership_alarm = membership.alarm
         leadership.followers = followers_text(self._member.view())
-        leadership.contradiction = self._member.contradictions.alarm
-        leadership.refused = "; ".join(self._member.refusals.texts())
+        leadership.rejected_peers = "; ".join(self._member.refusals.texts())
         leadership.log_ahead_ms = ground.log_times.look()
         proposals, pulls = self._proposals, self._processors.pulls
         ground.rates.sample(

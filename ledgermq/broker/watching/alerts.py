@@ -66,6 +66,20 @@ ALERTS: Final = (
         f"{_MEMBER} has stopped for good; its log says why.",
     ),
     Alert(
+        "MembershipDiffers",
+        'ledgermq_raft_peer_rejected{reason="membership"} == 1',
+        "1m",
+        "critical",
+        f"{{{{ $labels.peer }}}} and {_MEMBER} have different member lists or cluster ids.",
+    ),
+    Alert(
+        "LogContradicted",
+        'ledgermq_raft_peer_rejected{reason="contradiction"} == 1',
+        "0m",
+        "critical",
+        f"{{{{ $labels.peer }}}} contradicts entries that are committed on {_MEMBER}.",
+    ),
+    Alert(
         "LeaderChanges",
         f"max {_GROUP} (increase(ledgermq_raft_leader_changes_total[15m])) >= 4",
         "0m",

@@ -111,6 +111,8 @@ DASHBOARDS: Final = (
             Panel("Followers last heard", "s",
                   _one("ledgermq_raft_follower_last_contact_seconds", "{{broker}} {{peer}}")),
             Panel("Repair", "short", _one("ledgermq_ledger_repair_state")),
+            Panel("Rejected peers", "short",
+                  _one("ledgermq_raft_peer_rejected", _MEMBER + " {{peer}} {{reason}}")),
             Panel("Committed entries", "cps",
                   (("rate(ledgermq_raft_commit_index{" + _OURS + "}[$__rate_interval])",
                     _MEMBER),)),

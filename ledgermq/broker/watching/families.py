@@ -72,6 +72,13 @@ _ROWS: Final = (
         ("peer",),
         "1 while a follower answers and a commit may count it; told by the leader.",
     ),
+    Family(
+        "ledgermq_raft_peer_rejected",
+        "gauge",
+        ("peer", "reason"),
+        "1 while a peer does not count here: another member list or cluster id (membership),"
+        " or entries that contradict committed ones (contradiction).",
+    ),
     Family("ledgermq_raft_proposals_pending", "gauge", (), "Messages that wait for a majority."),
     Family("ledgermq_raft_proposals_pending_bytes", "gauge", (), "Bytes that wait for a majority."),
     Family(

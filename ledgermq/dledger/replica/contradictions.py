@@ -6,6 +6,7 @@ taken. Only when so many members have said so as make a majority without this on
 that has to stop, for a person to look at.
 """
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from twisted.logger import Logger
@@ -13,10 +14,11 @@ from twisted.logger import Logger
 from ledgermq.dledger.errors import ContradictionError
 from ledgermq.dledger.messages import Message
 from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.replica.config import ReplicaConfig
 
 _LINE: Final = (
-    "{self_id}: {sender} contradicts what is committed here, its connection is closed: {error};"
-    " {count} of {quorum_count} members that would outvote this one have said so"
+    "{self_id}: {sender} {report}; {count} of {quorum_count} members that would outvote this one"
+    " contradict it, and the connection is closed"
 )
 
 _log = Logger()
@@ -32,24 +34,30 @@ class EndsConnections(Protocol):
 class Contradictions:
     """Who contradicted this member while its process runs."""
 
-    def __init__(self, self_id: str, quorum_count: int) -> None:
+    def __init__(self, config: ReplicaConfig) -> None:
         """
         Args:
-            self_id: this member.
-            quorum_count: members that make a majority.
+            config: of this member; its majority and where its peers are.
         """
-        self._self_id = self_id
-        self._quorum_count = quorum_count
+        self._self_id = config.self_id
+        self._quorum_count = config.core().quorum_count
+        self._hosts = {peer_id: one.host for peer_id, one in config.addresses().items()}
         # In the order in which they said so first.
         self._senders: dict[str, ContradictionError] = {}
 
     @property
-    def alarm(self) -> str | None:
-        """Who says what that cannot be, for operators; None when nobody does."""
-        if not self._senders:
-            return None
-        said = "; ".join(f"{sender}: {error}" for sender, error in self._senders.items())
-        return f"contradicted by {said}"
+    def reports(self) -> Mapping[str, str]:
+        """What each sender contradicts, and the remedy, for operators."""
+        return {sender: self._report(sender, error) for sender, error in self._senders.items()}
+
+    def _report(self, sender: str, error: ContradictionError) -> str:
+        host = self._hosts.get(sender, "its host")
+        return (
+            f"contradicts entries that are committed on {self._self_id} ({error}): if the other"
+            f" members agree with {self._self_id}, stop {sender} on {host}, move its store"
+            " directory (storePathRootDir) away and start it again with an empty one;"
+            " it is filled from the group"
+        )
 
     def receive(
         self, raft: Raft, message: Message, now_ms: float, connections: EndsConnections
@@ -69,7 +77,7 @@ class Contradictions:
                     _LINE,
                     self_id=self._self_id,
                     sender=message.sender,
-                    error=error,
+                    report=self._report(message.sender, error),
                     count=len(self._senders),
                     quorum_count=self._quorum_count,
                 )

@@ -39,7 +39,7 @@ from ledgermq.dledger.messages import LinkMessage, Message, PeerDialect, PushRes
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.replica.applying import Applier, Applying, ApplyTimes
-from ledgermq.dledger.replica.birth_log import BirthLog, birth_text
+from ledgermq.dledger.replica.birth_log import BirthLog
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.confirming import Confirming
@@ -47,6 +47,7 @@ from ledgermq.dledger.replica.connections import Connections, MakeLinks
 from ledgermq.dledger.replica.contradictions import Contradictions
 from ledgermq.dledger.replica.disk_steps import ROOM_RETRY_S, DiskSteps
 from ledgermq.dledger.replica.durability import Durability
+from ledgermq.dledger.replica.membership_report import MembershipReport, membership_report
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import DiskFullError
@@ -124,7 +125,7 @@ class Replica:
         self._applying = Applying(applier, config.apply_count_max)
         self.formats = GroupFormats(config.self_id, self.peer_ids, formats)
         self.refusals = Refusals(config.self_id, reactor.seconds)
-        self.contradictions = Contradictions(config.self_id, config.core().quorum_count)
+        self.contradictions = Contradictions(config)
         self.clients = ClientRequests(config, self)
         self.confirming = Confirming(self, self._schedule_turn)
         self._connections = make_links(reactor, config, store, codec, self, self.clients)
@@ -192,9 +193,9 @@ class Replica:
         return self._raft.view(self.now_ms) if self._raft is not None else None
 
     @property
-    def birth_text(self) -> str:
-        """Whether the group is born, and for whom it waits if not; empty before start."""
-        return birth_text(self._raft) if self._raft is not None else ""
+    def membership(self) -> MembershipReport:
+        """What operators are told of the group's membership."""
+        return membership_report(self._raft, self.contradictions.reports)
 
     @property
     def now_ms(self) -> float:

@@ -12,7 +12,9 @@ def member(number: int, failure: str | None = None, **figures: str) -> BrokerSta
         "ledgerSelfId": f"n{number}",
         "commitLogMaxOffset": "100000000",
         "commitLogDiskRatio": "0.5",
-        "ledgerBirth": "the group is born: 51f1, by n0, n1",
+        "ledgerMembers": "n0,n1,n2",
+        "ledgerClusterId": "51f1",
+        "ledgerBootstrap": "",
     }
     return BrokerState(
         cluster="c",

@@ -28,7 +28,10 @@ def test_a_group_that_is_well() -> None:
     [
         (member(1, failure="no answer"), ("broker", "failed")),
         (member(1, ledgerAlarm="member n1 contradicts"), ("broker", "failed")),
-        (member(1, ledgerBirth="waits for n2"), ("broker", "failed")),
+        (member(1, ledgerBootstrap="waits for n2"), ("broker", "failed")),
+        (member(1, ledgerRejectedPeers="n3 at 10.0.0.3: no member"), ("broker", "failed")),
+        (member(1, ledgerMembers="n1"), ("membership", "failed")),
+        (member(1, ledgerClusterId="77aa"), ("membership", "failed")),
         (member(1, commitLogDiskRatio="0.81"), ("disk space", "warning")),
         (member(1, commitLogDiskRatio="0.97"), ("disk space", "failed")),
         (member(1, ledgerTerm="3"), ("term", "warning")),
@@ -39,6 +42,18 @@ def test_a_group_that_is_well() -> None:
 )
 def test_what_is_wrong_is_found(sick: BrokerState, found: tuple[str, str]) -> None:
     assert findings(member(0), sick, member(2)) == GOOD | {found}
+
+
+def test_finding_names_both_member_lists_and_their_members() -> None:
+    found = check_group_of_brokers([member(0, ledgerMembers="n0"), member(1), member(2)])
+    (text,) = [one.text for one in found if one.check == "membership"]
+    assert "n0: n0; n1, n2: n0,n1,n2" in text and "dLegerPeers" in text
+
+
+def test_members_that_report_no_list_are_not_compared() -> None:
+    """Apache's brokers, and members that have not bootstrapped yet."""
+    silent = member(1, ledgerMembers="", ledgerClusterId="")
+    assert findings(member(0), silent, member(2)) == GOOD
 
 
 def test_a_group_without_a_leader_or_with_a_wrong_one() -> None:

@@ -1,5 +1,6 @@
 /** Broker groups: who leads, who is behind, what an acknowledgement means now. */
 import { h } from "../js/dom.js";
+import { icon } from "../js/icons.js";
 import { use } from "../js/live.js";
 import { age, api, doing, empty, events, facts, link, mark, mayChange, menu, pageHead, sheet, shown, to, toneOf } from "../js/parts.js";
 import { bar, plot } from "../js/plot.js";
@@ -64,8 +65,15 @@ export function brokerPage([name]) {
   ];
 }
 
+/** What the members of a group report as wrong, above all figures. */
+function alarmBanner(group) {
+  const alarms = group.members.flatMap((m) => m.alarms.map((alarm) => h("p", { key: m.member + alarm }, h("strong", {}, visible(m.member)), " ", visible(alarm))));
+  return alarms.length > 0 && h("div", { class: "notice bad", key: "alarms", role: "alert", "aria-label": t("alarms") }, icon("bad"), h("div", {}, alarms));
+}
+
 function brokerSheets(group) {
   return [
+    alarmBanner(group),
     h("section", { class: "sheet" }, h("header", {}, h("h2", {}, t("members")), group.term != null && h("span", { class: "tag" }, t("term", { n: String(group.term) }))), members(group)),
     h("div", { class: "columns" },
       sheet(t("durable"), { class: "third" }, h("div", { class: "body stack" }, durability(group))),

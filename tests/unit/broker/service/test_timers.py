@@ -12,7 +12,7 @@ from ledgermq.broker.storage.disk_care import DiskCare
 from ledgermq.commitlog import StoreLostError
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.retention import is_full
-from ledgermq.dledger.replica.contradictions import Contradictions
+from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.protocol.transport.refusals import Refusals
 from ledgermq.protocol.transport.schedule import Schedule
 from tests.unit.broker.parts import Parts
@@ -65,10 +65,9 @@ class Bench:
         self.storage = Storage()
         self.member = SimpleNamespace(
             needed_index=0,
-            birth_text="",
+            membership=MembershipReport(),
             view=lambda: None,
             refusals=Refusals("n0", float),
-            contradictions=Contradictions("n0", 2),
             declines=[],
         )
         self.member.decline_leadership = self.member.declines.append

@@ -7,8 +7,13 @@ import pytest
 from ledgermq.dledger.errors import ContradictionError
 from ledgermq.dledger.messages import Message
 from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.contradictions import Contradictions
 from tests.unit.dledger.replica.callers import COMMIT, VOTE, Rig, binary
+
+CONFIG = ReplicaConfig(
+    group="g", self_id="n0", peers="n0-10.0.0.1:1;n1-192.168.1.1:2;n2-192.168.1.2:3"
+)
 
 
 class FakeRaft:
@@ -32,22 +37,30 @@ class Ends:
         self.senders.append(sender)
 
 
+def test_a_report_says_which_directory_of_which_host_to_move() -> None:
+    said = Contradictions(CONFIG)
+    said.receive(cast(Raft, FakeRaft({"n1"})), commit("n1"), 0.0, Ends())
+    report = said.reports["n1"]
+    assert "stop n1 on 192.168.1.1" in report and "storePathRootDir" in report
+
+
 def commit(sender: str) -> Any:
     return type(COMMIT)(term=1, sender=sender, target="n0", commit_index=0, request_id=5)
 
 
 def test_one_member_ends_its_connections_only_and_raises_an_alarm() -> None:
-    raft, ends, said = FakeRaft({"n1"}), Ends(), Contradictions("n0", 2)
-    assert said.alarm is None
+    raft, ends, said = FakeRaft({"n1"}), Ends(), Contradictions(CONFIG)
+    assert said.reports == {}
     for _ in range(100):
         said.receive(cast(Raft, raft), commit("n1"), 0.0, ends)
         said.receive(cast(Raft, raft), commit("n2"), 0.0, ends)
     assert ends.senders == ["n1"] * 100 and len(raft.taken) == 100
-    assert said.alarm is not None and said.alarm.startswith("contradicted by n1: broken invariant")
+    (report,) = said.reports.values()
+    assert said.reports.keys() == {"n1"} and "broken invariant" in report
 
 
 def test_a_majority_ends_the_member() -> None:
-    raft, ends, said = FakeRaft({"n1", "n2"}), Ends(), Contradictions("n0", 2)
+    raft, ends, said = FakeRaft({"n1", "n2"}), Ends(), Contradictions(CONFIG)
     said.receive(cast(Raft, raft), commit("n1"), 0.0, ends)
     with pytest.raises(ContradictionError):
         said.receive(cast(Raft, raft), commit("n2"), 0.0, ends)
