@@ -55,6 +55,8 @@ class Leadership:
         self.rejected_peers = ""
         # How far each follower of this leader is; empty for all others.
         self.followers = ""
+        # Which settings differ that all members should share; empty while none does.
+        self.settings_difference = ""
         # How far the log's latest store time is ahead of this machine's clock, 0 when it is not.
         self.log_ahead_ms = 0
         # Asks whether this follower has applied all that was granted before; the ledger's owner

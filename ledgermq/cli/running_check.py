@@ -52,7 +52,7 @@ def check_group_of_brokers(members: list[BrokerState]) -> list[Finding]:
     for one in told:
         trouble = [Finding("broker", "failed", f"{_shown(one)}: {text}") for text in alarms_of(one)]
         trouble += _disk_findings(one) + _sync_findings(one)
-        trouble += _time_findings(one) + _behind_findings(one, told)
+        trouble += _setting_findings(one) + _time_findings(one) + _behind_findings(one, told)
         findings += trouble or [Finding("broker", "good", f"{_shown(one)}: {_role(one)}")]
     findings += _membership_findings(name, told)
     terms = {one.figures["ledgerTerm"] for one in told if one.figures.get("ledgerTerm")}
@@ -109,6 +109,13 @@ def _sync_findings(one: BrokerState) -> list[Finding]:
         return []
     text = f"{_shown(one)}: its disk takes {sync_ms} ms for a sync of the log"
     return [Finding("disk", "warning", text)]
+
+
+def _setting_findings(one: BrokerState) -> list[Finding]:
+    difference = one.figures.get("ledgerSettings")
+    if not difference:
+        return []
+    return [Finding("settings", "warning", f"{_shown(one)}: {difference}")]
 
 
 def _time_findings(one: BrokerState) -> list[Finding]:

@@ -108,12 +108,13 @@ class Config:
     push_timeout_ms: int = 1000
     # An idle Java follower hears the commit index this often (DLedgerEntryPusher).
     commit_interval_ms: int = 1000
+    # Whether entries count when they are synced (SYNC_FLUSH): as a leader, only synced copies count
+    # for the commit index. Without, what the checkpoint of an earlier run calls committed may be
+    # lost: the other members may have lost it with their power.
+    is_sync_flush: bool = True
     # Members that found a new group, all of them together (dLegerFounderIds); none named: all.
     founder_ids: tuple[str, ...] = ()
     # Members that should lead when they can (preferredLeaderIds); may be empty.
-    # Whether what the checkpoint of an earlier run calls committed is so for ever: without a sync
-    # before each acknowledgement, the other members may have lost it with their power.
-    trusts_checkpoint: bool = True
     preferred_leader_ids: tuple[str, ...] = ()
     # A follower that lacks this many entries is not asked to lead (maxLeadershipTransferWaitIndex).
     transfer_lag_max: int = 1000

@@ -101,7 +101,8 @@ class EntryDispatcher:
         self._log = log
         self._term = term
         self.dialect = dialect
-        # The follower durably holds the leader's log up to here; -1 when that is not known.
+        # The follower holds the leader's log up to here, synced if the leader's mode is SYNC_FLUSH;
+        # -1 when that is not known.
         self.match_index = -1
         # APPEND: next entry to push.
         self.next_index = log.last_index + 1
@@ -219,6 +220,7 @@ class EntryDispatcher:
                     previous=previous,
                     commit_index=commit_index,
                     request_id=request_id,
+                    wants_sync=self._config.is_sync_flush,
                 )
             )
         is_idle = now_ms >= self._last_push_ms + self._config.commit_interval_ms
@@ -268,6 +270,7 @@ class EntryDispatcher:
                 entry=entry,
                 commit_index=commit_index,
                 request_id=request_id,
+                wants_sync=self._config.is_sync_flush,
             )
         ]
 

@@ -69,6 +69,9 @@ class EntryHandler:
     def answer(self, request: PushRequest, code: DLedgerCode, term: int) -> None:
         """Answers a push with a code and the ends of the log as they are now."""
         kind, first_index, count = PushKind.COMMIT, None, 0
+        is_synced = self._state.config.is_sync_flush
+        if not isinstance(request, CommitRequest):
+            is_synced = is_synced or request.wants_sync
         match request:
             case AppendRequest():
                 kind, first_index = PushKind.APPEND, request.entries.first_index
@@ -93,6 +96,7 @@ class EntryHandler:
                 end_index=-1 if is_empty and self._is_java(request) else log.last_index,
                 request_id=request.request_id,
                 recovering=self._state.recovering,
+                is_synced=is_synced,
             )
         )
 

@@ -65,7 +65,8 @@ class Leader:
     Invariants:
     1. The log is only appended to (Raft 5.3, Leader Append-Only).
     2. What is counted for the commit index is durable: the peers' `match_index`, and of the own log
-       what the driver reported as persisted.
+       what the driver reported as persisted. Under SYNC_FLUSH that is synced, in whatever mode
+       the follower is: it is asked for a sync, and an answer without one counts for nothing.
     3. In a group with a birth only peers are counted that have shown in this term that they hold
        it, by their vote or by the answer to a heart beat.
     """
@@ -302,7 +303,8 @@ class Leader:
         """Takes an answer of this term."""
         if response.code in (DLedgerCode.SUCCESS, DLedgerCode.INCONSISTENT_STATE):
             self._heard(response.sender, response.recovering, now_ms)
-        self._dispatchers[response.sender].respond(response, now_ms)
+        if response.is_synced or not self._config.is_sync_flush:
+            self._dispatchers[response.sender].respond(response, now_ms)
 
     def needed_index(self, commit_index: int, now_ms: float) -> int:
         """Tells the first entry that a follower which is alive may still ask for."""

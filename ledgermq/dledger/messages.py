@@ -202,6 +202,8 @@ class CompareRequest:
     entry: EntrySlice
     commit_index: int
     request_id: int
+    # As in AppendRequest.
+    wants_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,8 @@ class TruncateRequest:
     entry: EntrySlice
     commit_index: int
     request_id: int
+    # As in AppendRequest.
+    wants_sync: bool = False
 
 
 # Not frozen: one is made for each message of a producer, in half the time.
@@ -232,6 +236,9 @@ class AppendRequest:
     previous: EntryId | None
     commit_index: int
     request_id: int
+    # The leader counts an answer only when the entries are synced (SYNC_FLUSH). DLedger's JSON does
+    # not carry it.
+    wants_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +275,9 @@ class PushResponse:
     request_id: int
     # As in HeartBeatResponse: replicated to, but counted for no quorum.
     recovering: bool = False
+    # It is sent when the entries that it testifies to are synced. DLedger's JSON does not say so: a
+    # Java member's answer passes for synced.
+    is_synced: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ class Raft:
             Phase.WAITING, NEVER if recovering and not is_new else first_round_ms
         )
         # What retention has removed was committed.
-        checkpoint = store.read_checkpoint() if config.trusts_checkpoint else -1
+        checkpoint = store.read_checkpoint() if config.is_sync_flush else -1
         self.commit_index = min(max(checkpoint, store.first_index - 1), store.last_index)
         self.applied_index = -1
         self._told = Told(self.commit_index, self.role, self.term)

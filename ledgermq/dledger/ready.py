@@ -66,8 +66,9 @@ class Ready:
     3. `store.append` each of `entries`, in order. They may stay in the page cache.
     4. Send `messages`. A message that cannot be sent now is dropped; the core sends again what
        matters.
-    5. SYNC_FLUSH: `store.begin_sync()`, many Ready values in one sync. ASYNC_FLUSH: nothing. Other
-       calls to the core, and further Ready values, may happen while the sync runs.
+    5. SYNC_FLUSH, or an answer that `is_synced`: `store.begin_sync()`, many Ready values in one
+       sync. ASYNC_FLUSH: nothing. Other calls to the core, and further Ready values, may happen
+       while the sync runs.
     6. When the entries are as durable as configured: send `messages_after_persist`, then
        `raft.persisted(persist_id)`. Ready values are finished in the order in which they were
        taken. A failed sync is final: nothing of this step happens and the replica stops.

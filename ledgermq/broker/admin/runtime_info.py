@@ -141,6 +141,7 @@ class AdminProcessor:
             "ledgerFollowerReads": leadership.tell_reads(),
             "ledgerAlarm": leadership.membership_alarm or "",
             "ledgerRepair": leadership.failure or leadership.repair or "",
+            "ledgerSettings": leadership.settings_difference,
             "ledgerTimeAheadMs": str(leadership.log_ahead_ms),
             "ledgerSyncMs": str(leadership.tell_sync_ms()),
             "stateAlarm": leadership.alarm or "",

@@ -16,6 +16,8 @@ from twisted.python.failure import Failure
 from ledgermq.commitlog import PlainCommitLog
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.applying import Applier
+from ledgermq.dledger.replica.config import FlushDiskType
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.keeper import GroupCommit, Keeper
@@ -78,6 +80,9 @@ class PlainMember:
         self._is_ahead_asked = False
         # Called at the end of a turn in which something was appended.
         self.on_turn: Callable[[], None] = lambda: None
+        self.flush_modes = FlushModes(
+            self_id, (), FlushDiskType.SYNC_FLUSH if is_sync_flush else FlushDiskType.ASYNC_FLUSH
+        )
         # Slaves that are not let in, or the master that this slave does not believe.
         self.refusals = Refusals(self_id, reactor.seconds)
         # Why it stopped by itself; None while it is well.

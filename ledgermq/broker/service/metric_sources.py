@@ -146,6 +146,7 @@ class MetricSources:
             "ledgermq_raft_members": len(self._ground.config.ledger_peers),
             "ledgermq_raft_leader_changes_total": leadership.leaders_count,
             "ledgermq_ledger_failed": int(leadership.failure is not None),
+            "ledgermq_ledger_settings_differ": int(bool(leadership.settings_difference)),
             "ledgermq_ledger_repair_state": _repair_state(leadership.repair, view),
         }
         if isinstance(member, Replica) and view is not None:

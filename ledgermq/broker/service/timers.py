@@ -13,6 +13,7 @@ from ledgermq.broker.service.member import followers_text
 from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.storage.sweeps import Sweeps
 from ledgermq.dledger.member_view import MemberView
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.protocol.transport.refusals import Refusals
 
@@ -39,6 +40,10 @@ class LedgerMember(Protocol):
 
     def view(self) -> MemberView | None:
         """What it knows of its group."""
+
+    @property
+    def flush_modes(self) -> FlushModes:
+        """The flush modes of its group."""
 
     @property
     def refusals(self) -> Refusals:
@@ -99,6 +104,7 @@ class Timers:
         leadership.membership_alarm = membership.alarm
         leadership.followers = followers_text(self._member.view())
         leadership.rejected_peers = "; ".join(self._member.refusals.texts())
+        leadership.settings_difference = self._member.flush_modes.difference
         leadership.log_ahead_ms = ground.log_times.look()
         proposals, pulls = self._proposals, self._processors.pulls
         ground.rates.sample(

@@ -101,6 +101,13 @@ ALERTS: Final = (
         f"{_MEMBER} has lost files and is filled from the others.",
     ),
     Alert(
+        "SettingsDiffer",
+        "ledgermq_ledger_settings_differ == 1",
+        "1h",
+        "warning",
+        f"{_MEMBER} and another member acknowledge in different flush modes.",
+    ),
+    Alert(
         "CommitSlow",
         _P99.format("ledgermq_raft_commit_duration_seconds") + " > 0.25",
         "10m",

@@ -116,6 +116,12 @@ _ROWS: Final = (
     Family("ledgermq_log_bytes", "gauge", (), "Bytes of the log, first to last entry."),
     Family("ledgermq_retention_seconds", "gauge", (), "Age of the oldest message that is kept."),
     Family(
+        "ledgermq_ledger_settings_differ",
+        "gauge",
+        (),
+        "1 while another member has another flushDiskType.",
+    ),
+    Family(
         "ledgermq_ledger_repair_state",
         "gauge",
         (),

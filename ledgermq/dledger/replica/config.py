@@ -162,7 +162,7 @@ class ReplicaConfig:
             throttle_quota_bytes=self.throttle_quota_bytes,
             founder_ids=self.founder_ids,
             preferred_leader_ids=self.preferred_leader_ids,
-            trusts_checkpoint=self.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+            is_sync_flush=self.flush_disk_type is FlushDiskType.SYNC_FLUSH,
             transfer_lag_max=self.transfer_lag_max,
             transfer_timeout_ms=self.transfer_timeout_ms,
             takeover_wait_ms=self.takeover_wait_ms,

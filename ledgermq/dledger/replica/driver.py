@@ -5,7 +5,7 @@ core together; what the core wants done leaves it as one Ready, and is done here
 `Ready` prescribes. So N proposals of a turn make one append, one sync and one push for each peer.
 
     SYNC_FLUSH   push answers, and the leader's own copy, count after fdatasync (group commit)
-    ASYNC_FLUSH  they count at once; fdatasync follows within half a second
+    ASYNC_FLUSH  they count at once, but for a leader with SYNC_FLUSH; fdatasync follows soon
 
 No turn waits for the disk. Entries are written to the page cache here, in the reactor, when the
 files for them are there; votes, cuts, new files and syncs are jobs of the keeper. A Ready with such
@@ -47,6 +47,7 @@ from ledgermq.dledger.replica.connections import Connections, MakeLinks
 from ledgermq.dledger.replica.contradictions import Contradictions
 from ledgermq.dledger.replica.disk_steps import ROOM_RETRY_S, DiskSteps
 from ledgermq.dledger.replica.durability import Durability
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.membership_report import MembershipReport, membership_report
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
@@ -112,8 +113,7 @@ class Replica:
         self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
         # Why the member stopped by itself; None while it is well.
         self.failure: BaseException | None = None
-        self._keeper = keeper or Keeper(reactor)
-        self._owns_keeper = keeper is None
+        self._keeper, self._owns_keeper = keeper or Keeper(reactor), keeper is None
         self._durability = Durability(
             config,
             self._keeper,
@@ -124,6 +124,7 @@ class Replica:
         )
         self._applying = Applying(applier, config.apply_count_max)
         self.formats = GroupFormats(config.self_id, self.peer_ids, formats)
+        self.flush_modes = FlushModes(config.self_id, self.peer_ids, config.flush_disk_type)
         self.refusals = Refusals(config.self_id, reactor.seconds)
         self.contradictions = Contradictions(config)
         self.clients = ClientRequests(config, self)
@@ -524,7 +525,7 @@ class Replica:
 
     def _finish_later(self, ready: Ready) -> None:
         """Sends what testifies to term and vote at once, all else when the entries are durable."""
-        answers: list[Message] = []
+        answers: list[PushResponse] = []
         for message in ready.messages_after_persist:
             if isinstance(message, PushResponse):
                 answers.append(message)
@@ -532,7 +533,7 @@ class Replica:
                 self._connections.send(message)
         self._durability.finish(ready.persist_id, answers)
 
-    def _finish(self, persist_id: EntryId | None, answers: list[Message]) -> None:
+    def _finish(self, persist_id: EntryId | None, answers: list[PushResponse]) -> None:
         """Step 6."""
         for message in answers:
             self._connections.send(message)

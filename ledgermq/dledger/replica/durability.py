@@ -3,7 +3,8 @@
 SYNC_FLUSH: each Ready with entries asks the keeper for a sync; many share one, and Ready values are
 finished in their order. A push answer of a Ready without entries waits, too, while syncs are under
 way: it may testify to entries of a Ready before. ASYNC_FLUSH: all is finished at once, and a sync
-follows in the background. The commit index is noted on disk now and then.
+follows in the background; but an answer that is to be synced, for its leader counts no other, waits
+for a sync as under SYNC_FLUSH. The commit index is noted on disk now and then.
 """
 
 from collections import deque
@@ -14,13 +15,13 @@ from twisted.python.failure import Failure
 
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryId
-from ledgermq.dledger.messages import Message
+from ledgermq.dledger.messages import PushResponse
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.keeper import GroupCommit, Keeper
 
 # Sends the answers, then tells the core that the entry is durable.
-Finish = Callable[[EntryId | None, list[Message]], None]
+Finish = Callable[[EntryId | None, list[PushResponse]], None]
 
 
 class _Unfinished:
@@ -28,7 +29,9 @@ class _Unfinished:
 
     __slots__ = ("answers", "number", "persist_id")
 
-    def __init__(self, number: int, persist_id: EntryId | None, answers: list[Message]) -> None:
+    def __init__(
+        self, number: int, persist_id: EntryId | None, answers: list[PushResponse]
+    ) -> None:
         # Of the last Ready with entries up to this one; its sync lets this one go.
         self.number = number
         self.persist_id = persist_id
@@ -73,7 +76,8 @@ class Durability:
         self._synced = synced
         self._failed = failed
         self._unfinished: deque[_Unfinished] = deque()
-        self._appended = 0
+        # What a member with ASYNC_FLUSH found in its log may never have been synced.
+        self._appended = 0 if self._is_syncing else 1
         self._durable = 0
         self._syncs = GroupCommit(keeper, self._begin_sync)
         self._checkpoint_index = -1
@@ -100,7 +104,7 @@ class Durability:
 
         return DiskJob(job.run, end)
 
-    def finish(self, persist_id: EntryId | None, answers: list[Message]) -> None:
+    def finish(self, persist_id: EntryId | None, answers: list[PushResponse]) -> None:
         """Finishes a Ready, now or when its entries are as durable as configured.
 
         Args:
@@ -109,11 +113,15 @@ class Durability:
         """
         if persist_id is not None:
             self._appended += 1
-        if not self._is_syncing or (persist_id is None and not self._unfinished):
-            self._finish(persist_id, answers)
-            return
-        self._unfinished.append(_Unfinished(self._appended, persist_id, answers))
-        if persist_id is not None:
+        unfinished = self._unfinished
+        if not unfinished:
+            is_waiting = self._is_syncing or any(answer.is_synced for answer in answers)
+            if not is_waiting or self._appended == self._durable:
+                self._finish(persist_id, answers)
+                return
+        is_asked = bool(unfinished) and unfinished[-1].number == self._appended
+        unfinished.append(_Unfinished(self._appended, persist_id, answers))
+        if not is_asked:
             self.sync().addCallbacks(self._sync_done, self._sync_failed)
 
     def begin(self) -> Deferred[None]:

@@ -1,8 +1,8 @@
 """What two members of LedgerMQ say when a connection opens, before any message of the core.
 
-HELLO names group, both members, the version of the frames and the segment size, and tells what the
-sender's applier reads of the log and needs (`formats.py`); so does its answer. Where both have the
-group's secret, the answer is a challenge, and PROOF follows before anything else
+HELLO names group, both members, the version of the frames and the segment size, what the sender's
+applier reads of the log and needs (`formats.py`), and its flush mode; so does its answer. Where
+both have the group's secret, the answer is a challenge, and PROOF follows before anything else
 (`protocol/member_proof.py`). Bodies are JSON. No I/O.
 """
 
@@ -11,10 +11,11 @@ from typing import Annotated, Final
 import msgspec
 
 from ledgermq.dledger.formats import FORMAT_MAX, OLDEST, Formats
+from ledgermq.dledger.replica.config import FlushDiskType
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # Of this format. A peer with another one is refused; both sides then stay with JSON.
-WIRE_VERSION: Final = 3
+WIRE_VERSION: Final = 4
 
 
 _Format = Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT_MAX)]
@@ -30,6 +31,8 @@ class Hello(msgspec.Struct, kw_only=True):
     segment_bytes: int
     reads: _Format = OLDEST
     needs: _Format = OLDEST
+    # When entries count as written at the sender.
+    flush_mode: FlushDiskType | None = None
     # Empty: the sender has no secret.
     nonce: str = ""
 
@@ -44,6 +47,7 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
 
     reads: _Format = OLDEST
     needs: _Format = OLDEST
+    flush_mode: FlushDiskType | None = None
     # Its challenge, and its proof; both empty where one of the two has no secret.
     nonce: str = ""
     proof: str = ""
@@ -84,9 +88,12 @@ def decode_hello(body: bytes) -> Hello:
         raise RemoteProtocolError("body of HELLO", str(error), "a JSON object") from error
 
 
-def encode_hello_answer(formats: Formats, nonce: str = "", proof: str = "") -> bytes:
+def encode_hello_answer(
+    formats: Formats, nonce: str = "", proof: str = "", flush_mode: FlushDiskType | None = None
+) -> bytes:
     """Returns the body of an answer to HELLO or PROOF."""
-    answer = HelloAnswer(reads=formats.reads, needs=formats.needs, nonce=nonce, proof=proof)
+    reads, needs = formats
+    answer = HelloAnswer(reads=reads, needs=needs, flush_mode=flush_mode, nonce=nonce, proof=proof)
     return _encode_hello(answer)
 
 

@@ -268,7 +268,8 @@ class Greetings:
     def _welcome(self, connection: CommandProtocol, command: RemotingCommand, hello: Hello) -> None:
         """Takes a member for one, unless one of the two does not read what the other has."""
         formats = self._events.formats
-        told = greeting_bodies.encode_hello_answer(formats.own)
+        mode = self._config.flush_disk_type
+        told = greeting_bodies.encode_hello_answer(formats.own, flush_mode=mode)
         mismatch = formats.asked_by(hello.sender, hello.formats)
         if mismatch is not None:
             self._complain(connection, mismatch)

@@ -50,6 +50,7 @@ from ledgermq.dledger.replica.admission import (
     Admission,
 )
 from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.greeting_bodies import (
     Hello,
     decode_hello_answer,
@@ -95,6 +96,10 @@ class MemberEvents(Protocol):
     @property
     def formats(self) -> GroupFormats:
         """What the members' appliers read; connections tell it."""
+
+    @property
+    def flush_modes(self) -> FlushModes:
+        """The members' flush modes; connections report those of the peers."""
 
     @property
     def refusals(self) -> Refusals:
@@ -275,6 +280,7 @@ class Peer:
         if admission.is_closed:
             connection.begin_greeting(GREETING_S_MAX, GREETING_BYTES_MAX)
         self._hello.reads, self._hello.needs = self._events.formats.own
+        self._hello.flush_mode = self._config.flush_disk_type
         self._hello.nonce = draw_nonce() if admission.key is not None else ""
         self._ask(connection, BinaryCode.HELLO, encode_hello(self._hello), self._greeted)
 
@@ -366,11 +372,13 @@ class Peer:
     def _find_mismatch(self, answer: RemotingCommand, connection: CommandProtocol) -> str | None:
         """Takes what the peer reads and needs; says why the two do not work together, if so."""
         try:
-            formats = decode_hello_answer(answer.body).formats
+            peer = decode_hello_answer(answer.body)
         except RemoteProtocolError as error:
             connection.close(str(error))
             return str(error)
-        return self._events.formats.greeted(self.peer_id, formats)
+        if peer.flush_mode is not None:
+            self._events.flush_modes.greeted(self.peer_id, peer.flush_mode)
+        return self._events.formats.greeted(self.peer_id, peer.formats)
 
     def _taken(self, answer: RemotingCommand, connection: CommandProtocol) -> None:
         """The peer takes this member; now whether the two read what the other wrote."""

@@ -85,15 +85,16 @@ _VOTE_ANSWER: Final = Struct(">qqB?")
 _HEART_BEAT: Final = Struct(">qqqq")
 # 8 term, 8 round, 2 code, 1 recovering, 8 life
 _HEART_BEAT_ANSWER: Final = Struct(">qqh?q")
-# 8 term, 8 commit_index, 8 request_id; then one entry
-_ONE_ENTRY: Final = Struct(">qqq")
-# 8 term, 8 commit_index, 8 request_id, 8 term and 8 index of previous (-2: None); then entries
-_APPEND: Final = Struct(">qqqqq")
+# 8 term, 8 commit_index, 8 request_id, 1 wants_sync; then one entry
+_ONE_ENTRY: Final = Struct(">qqq?")
+# 8 term, 8 commit_index, 8 request_id, 8 term and 8 index of previous (-2: None), 1 wants_sync;
+# then entries
+_APPEND: Final = Struct(">qqqqq?")
 # 8 term, 8 commit_index, 8 request_id
 _COMMIT: Final = Struct(">qqq")
 # 8 term, 8 index (-1: None), 8 begin_index, 8 end_index, 8 request_id, 4 count, 2 code, 1 kind,
-# 1 recovering
-_PUSH_ANSWER: Final = Struct(">qqqqqihB?")
+# 1 recovering, 1 is_synced
+_PUSH_ANSWER: Final = Struct(">qqqqqihB??")
 # 8 term, 8 last_index, 8 request_id
 _TRANSFER: Final = Struct(">qqq")
 # 8 term, 8 request_id, 2 code
@@ -144,6 +145,7 @@ def encode(message: LinkMessage) -> list[bytes | memoryview]:
                 message.request_id,
                 previous.term,
                 previous.index,
+                message.wants_sync,
             )
             return _frame(BinaryCode.APPEND, fixed, message.entries.data)
         case PushResponse():
@@ -171,7 +173,9 @@ def encode(message: LinkMessage) -> list[bytes | memoryview]:
             )
             return _frame(BinaryCode.VOTE_ANSWER, fixed + _pack_birth(message.birth))
         case CompareRequest() | TruncateRequest():
-            fixed = _ONE_ENTRY.pack(message.term, message.commit_index, message.request_id)
+            fixed = _ONE_ENTRY.pack(
+                message.term, message.commit_index, message.request_id, message.wants_sync
+            )
             is_compare = isinstance(message, CompareRequest)
             code = BinaryCode.COMPARE if is_compare else BinaryCode.TRUNCATE
             return _frame(code, fixed, message.entry.data)
@@ -387,12 +391,13 @@ def _pack_push_answer(message: PushResponse) -> bytes:
         message.code,
         message.kind,
         message.recovering,
+        message.is_synced,
     )
 
 
 def _decode_push_answer(body: bytes, sender: str, target: str) -> PushResponse:
-    (term, index, begin_index, end_index, request_id, count, code, kind, recovering) = _unpack(
-        _PUSH_ANSWER, BinaryCode.PUSH_ANSWER, body
+    (term, index, begin_index, end_index, request_id, count, code, kind, recovering, is_synced) = (
+        _unpack(_PUSH_ANSWER, BinaryCode.PUSH_ANSWER, body)
     )
     if code not in _CODES:
         _refuse("code", code, DLedgerCode)
@@ -410,6 +415,7 @@ def _decode_push_answer(body: bytes, sender: str, target: str) -> PushResponse:
         end_index=end_index,
         request_id=request_id,
         recovering=recovering,
+        is_synced=is_synced,
     )
 
 
@@ -417,7 +423,7 @@ def _decode_one_entry(
     code: int, body: bytes, sender: str, target: str, codec: EntryCodec
 ) -> CompareRequest | TruncateRequest:
     entry = _parse(codec, _data_after(_ONE_ENTRY, code, body), None, 0)
-    term, commit_index, request_id = _ONE_ENTRY.unpack_from(body, 0)
+    term, commit_index, request_id, wants_sync = _ONE_ENTRY.unpack_from(body, 0)
     if entry.count != 1:
         raise RemoteProtocolError("count of entries", entry.count, 1)
     request = CompareRequest if code == BinaryCode.COMPARE else TruncateRequest
@@ -428,6 +434,7 @@ def _decode_one_entry(
         entry=entry,
         commit_index=commit_index,
         request_id=request_id,
+        wants_sync=wants_sync,
     )
 
 
@@ -435,8 +442,10 @@ def _decode_append(
     body: bytes, sender: str, target: str, codec: EntryCodec, chain_crc_of: ChainCrcOf
 ) -> AppendRequest:
     data = _data_after(_APPEND, BinaryCode.APPEND, body)
-    term, commit_index, request_id, *before = _APPEND.unpack_from(body, 0)
-    previous = None if before[1] == _NONE else EntryId(*before)
+    term, commit_index, request_id, before_term, before_index, wants_sync = _APPEND.unpack_from(
+        body
+    )
+    previous = None if before_index == _NONE else EntryId(before_term, before_index)
     chain_crc = chain_crc_of(previous) if previous is not None and previous.index >= 0 else None
     if previous is None or chain_crc is None:
         entries = _parse(codec, data, None, 0)
@@ -455,6 +464,7 @@ def _decode_append(
         previous=previous,
         commit_index=commit_index,
         request_id=request_id,
+        wants_sync=wants_sync,
     )
 
 

@@ -81,7 +81,6 @@ class RaftWatch:
         self,
         members: Mapping[str, SimMember],
         *,
-        is_sync_flush: bool,
         hit: Callable[[str], None],
         on_committed: Callable[[int, Placed], None],
     ) -> None:
@@ -89,12 +88,10 @@ class RaftWatch:
 
         Args:
             members: of the group.
-            is_sync_flush: whether a commit needs a majority of platters, or of page caches.
             hit: counts what was met.
             on_committed: told of each entry when it is committed for the first time.
         """
         self._members = members
-        self._is_sync_flush = is_sync_flush
         self._hit = hit
         self._on_committed = on_committed
         # Who led each term, and whom each member voted for in it.
@@ -264,20 +261,26 @@ class RaftWatch:
         held = {
             index: term
             for (index, term), placed in self.entries.items()
-            if self._is_on_disk(member, index, term, placed.position)
+            if self._is_on_disk(
+                member, index, term, placed.position, is_synced=member.is_sync_flush
+            )
         }
         return Loss(term, self.first_indexes.get(member.id, 0), held)
 
-    def _is_on_disk(self, member: SimMember, index: int, term: int, position: int) -> bool:
-        look = member.term_on_platter if self._is_sync_flush else member.term_in_cache
+    def _is_on_disk(
+        self, member: SimMember, index: int, term: int, position: int, *, is_synced: bool
+    ) -> bool:
+        look = member.term_on_platter if is_synced else member.term_in_cache
         return look(index, term, position)
 
-    def _holds(self, member: SimMember, led_term: int, index: int, term: int) -> bool:
+    def _holds(self, leader: Raft, member: SimMember, led_term: int, index: int, term: int) -> bool:
         """Tells whether a leader may count a member's copy of an entry.
 
-        It is on disk; or it was when the disk was lost, of which leaders of later terms know.
+        It is on the platter, or in the page cache if the leader does not ask for more; or it was
+        when the disk was lost, of which leaders of later terms know.
         """
-        if self._is_on_disk(member, index, term, self.entries[index, term].position):
+        position, is_synced = self.entries[index, term].position, leader.config.is_sync_flush
+        if self._is_on_disk(member, index, term, position, is_synced=is_synced):
             return True
         if self._rotten.get(member.id, {}).get(index) == term:
             return True
@@ -459,7 +462,7 @@ class RaftWatch:
         count = 0
         for member in self._members.values():
             is_gone = index < self.first_indexes.get(member.id, 0)
-            count += is_gone or self._holds(member, led_term, index, term)
+            count += is_gone or self._holds(leader, member, led_term, index, term)
         quorum = len(self._members) // 2 + 1
         demand(count >= quorum, "I8 no majority on disk", leader.config.self_id, index, count)
         last = leader.commit_index
@@ -496,7 +499,7 @@ class RaftWatch:
             if store is None or match_index < store.first_index:
                 continue
             term = raft._log.term_at(match_index)
-            is_true = self._holds(self._members[peer_id], raft.term, match_index, term)
+            is_true = self._holds(raft, self._members[peer_id], raft.term, match_index, term)
             demand(is_true, "I11 match index not true", key, match_index)
 
     # -- at the end

@@ -302,6 +302,11 @@ class SimMember:
             mark.clear()
         return report
 
+    @property
+    def is_sync_flush(self) -> bool:
+        """Whether this member itself counts what is synced only."""
+        return self.plan.is_sync_flush and self.id not in self.plan.async_ids
+
     def _make_replica(
         self,
         store: WatchedStore,
@@ -312,7 +317,7 @@ class SimMember:
     ) -> Replica:
         plan, reactor = self.plan, self.reactor
         assert reactor is not None
-        flush = FlushDiskType.SYNC_FLUSH if plan.is_sync_flush else FlushDiskType.ASYNC_FLUSH
+        flush = FlushDiskType.SYNC_FLUSH if self.is_sync_flush else FlushDiskType.ASYNC_FLUSH
         config = ReplicaConfig(
             group=GROUP,
             self_id=self.id,

@@ -71,6 +71,8 @@ class Plan:
     member_count: int
     # Acknowledged means synced on a majority; else only in the page caches of a majority.
     is_sync_flush: bool
+    # Members with ASYNC_FLUSH in a group of SYNC_FLUSH.
+    async_ids: tuple[str, ...] = ()
     # Members that speak DLedger's JSON only.
     java_ids: tuple[str, ...]
     chaos_ms: float

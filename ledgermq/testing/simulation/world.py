@@ -82,7 +82,6 @@ class World:
         self.coverage = Coverage(plan.timing.election_timeout_ms, self.hit)
         self.raft_watch = RaftWatch(
             self.members,
-            is_sync_flush=plan.is_sync_flush,
             hit=self.hit,
             on_committed=self.history.on_committed,
         )

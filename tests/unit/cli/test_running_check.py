@@ -38,6 +38,7 @@ def test_a_group_that_is_well() -> None:
         (member(1, commitLogMaxOffset="1000"), ("broker", "warning")),
         (member(1, ledgerTimeAheadMs="60000"), ("clock", "warning")),
         (member(1, ledgerSyncMs="300"), ("disk", "warning")),
+        (member(1, ledgerSettings="flushDiskType differs: n0 A"), ("settings", "warning")),
     ],
 )
 def test_what_is_wrong_is_found(sick: BrokerState, found: tuple[str, str]) -> None:

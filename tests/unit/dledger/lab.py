@@ -249,6 +249,7 @@ def append(
     sender: str = "n1",
     commit_index: int = -1,
     request_id: int = 1,
+    wants_sync: bool = False,
 ) -> AppendRequest:
     return AppendRequest(
         term=term,
@@ -258,6 +259,7 @@ def append(
         previous=previous,
         commit_index=commit_index,
         request_id=request_id,
+        wants_sync=wants_sync,
     )
 
 
@@ -313,6 +315,7 @@ def answer_to(
     end_index: int,
     begin_index: int = 0,
     recovering: bool = False,
+    is_synced: bool = True,
 ) -> PushResponse:
     entries = request.entries if isinstance(request, AppendRequest) else request.entry
     kinds = {
@@ -332,4 +335,5 @@ def answer_to(
         end_index=end_index,
         request_id=request.request_id,
         recovering=recovering,
+        is_synced=is_synced,
     )

@@ -12,6 +12,8 @@ from ledgermq.broker.storage.disk_care import DiskCare
 from ledgermq.commitlog import StoreLostError
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.retention import is_full
+from ledgermq.dledger.replica.config import FlushDiskType
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.membership_report import MembershipReport
 from ledgermq.protocol.transport.refusals import Refusals
 from ledgermq.protocol.transport.schedule import Schedule
@@ -68,6 +70,7 @@ class Bench:
             membership=MembershipReport(),
             view=lambda: None,
             refusals=Refusals("n0", float),
+            flush_modes=FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH),
             declines=[],
         )
         self.member.decline_leadership = self.member.declines.append

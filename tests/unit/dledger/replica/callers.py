@@ -23,7 +23,8 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.replica import greeting_bodies, wire_binary
 from ledgermq.dledger.replica.client_requests import ClientRequests
-from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.greeting_bodies import Hello
 from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.member_addresses import MemberAddresses
@@ -68,6 +69,7 @@ class FakeMember:
         self.error: Exception | None = None
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1", "n2"), lambda: self.own_formats)
+        self.flush_modes = FlushModes("n0", ("n1", "n2"), FlushDiskType.SYNC_FLUSH)
         self.refusals = Refusals("n0", lambda: self.now_ms / 1000)
 
     def message_received(self, message: Message) -> None:

@@ -12,8 +12,9 @@ from ledgermq.dledger.formats import GroupFormats
 from ledgermq.dledger.messages import Message, PeerDialect
 from ledgermq.dledger.replica import greeting_bodies
 from ledgermq.dledger.replica.client_requests import ClientRequests
-from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
@@ -32,6 +33,7 @@ class Rig:
         self.term = 1
         self.found: list[str] = []
         self.formats = GroupFormats("n0", ("n1",))
+        self.flush_modes = FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH)
         self.refusals = Refusals("n0", self.clock.seconds)
         config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(

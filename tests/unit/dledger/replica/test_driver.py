@@ -343,7 +343,7 @@ def test_vote_that_finds_no_room_is_saved_when_there_is_some() -> None:
     rig.journal.is_full = True
     rig.replica.start()
     rig.clock.pass_ms(3_500)
-    assert {line[0] for line in rig.journal.lines} == {"CANDIDATE"}
+    assert {line[0] for line in rig.journal.lines if line != "sync"} == {"CANDIDATE"}
     assert 3 <= rig.journal.refused_count <= 4
     assert rig.replica.failure is None
     rig.journal.is_full = False

@@ -7,7 +7,7 @@ from twisted.python.threadpool import ThreadPool
 
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryId
-from ledgermq.dledger.messages import DLedgerCode, Message, PushKind, PushResponse
+from ledgermq.dledger.messages import DLedgerCode, PushKind, PushResponse
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.storage import LedgerStore
@@ -53,11 +53,11 @@ class Rig:
             failed=self.done.append,
         )
 
-    def _finish(self, persist_id: EntryId | None, answers: list[Message]) -> None:
-        self.done.append((persist_id, [cast(PushResponse, a).request_id for a in answers]))
+    def _finish(self, persist_id: EntryId | None, answers: list[PushResponse]) -> None:
+        self.done.append((persist_id, [a.request_id for a in answers]))
 
 
-def answer(request_id: int) -> list[Message]:
+def answer(request_id: int, *, is_synced: bool = True) -> list[PushResponse]:
     return [
         PushResponse(
             term=1,
@@ -70,6 +70,7 @@ def answer(request_id: int) -> list[Message]:
             begin_index=0,
             end_index=0,
             request_id=request_id,
+            is_synced=is_synced,
         )
     ]
 
@@ -136,17 +137,45 @@ def test_nothing_goes_after_drop() -> None:
 
 def test_async_flush_waits_for_nothing_and_syncs_in_the_background() -> None:
     rig = Rig(FlushDiskType.ASYNC_FLUSH)
-    rig.durability.finish(None, answer(1))
+    rig.durability.finish(None, answer(1, is_synced=False))
     rig.durability.keep_up(-1, 500.0)
-    assert rig.pool.work == []
-    rig.durability.finish(EntryId(1, 5), answer(2))
-    assert rig.done == [(None, [1]), (EntryId(1, 5), [2])]
+    rig.pool.finish_all()
+    assert rig.store.sync_count == 1, "what was recovered may never have been synced"
     rig.durability.keep_up(-1, 1000.0)
+    assert rig.pool.work == []
+    rig.durability.finish(EntryId(1, 5), answer(2, is_synced=False))
+    assert rig.done == [(None, [1]), (EntryId(1, 5), [2])]
     rig.durability.keep_up(-1, 1500.0)
+    rig.durability.keep_up(-1, 2000.0)
     assert len(rig.pool.work) == 1
     error = rig.store.error = OSError("disk")
     rig.pool.finish_all()
     assert rig.done[-1] is error
+
+
+def test_async_flush_syncs_before_an_answer_that_says_so() -> None:
+    """The leader is in SYNC_FLUSH; entries of before, of any leader, are synced with it."""
+    rig = Rig(FlushDiskType.ASYNC_FLUSH)
+    rig.durability.finish(EntryId(1, 5), answer(1, is_synced=False))
+    rig.durability.finish(None, answer(2))
+    rig.durability.finish(EntryId(1, 6), answer(3))
+    rig.durability.finish(None, answer(4))
+    assert rig.done == [(EntryId(1, 5), [1])]
+    rig.pool.finish_one()
+    assert rig.done[1:] == [(None, [2]), "synced"]
+    rig.pool.finish_one()
+    assert rig.done[3:] == [(EntryId(1, 6), [3]), (None, [4]), "synced"]
+    rig.durability.finish(None, answer(5))
+    assert rig.done[-1] == (None, [5])
+    assert rig.store.sync_count == 2
+
+
+def test_recovered_entries_are_synced_before_they_are_vouched_for() -> None:
+    rig = Rig(FlushDiskType.ASYNC_FLUSH)
+    rig.durability.finish(None, answer(1))
+    assert rig.done == []
+    rig.pool.finish_one()
+    assert rig.done == [(None, [1]), "synced"]
 
 
 def test_checkpoint_is_written_each_three_seconds_while_the_commit_index_moves() -> None:
@@ -173,7 +202,7 @@ def test_what_fails_when_a_sync_has_ended_is_told(monkeypatch: pytest.MonkeyPatc
     rig = Rig(FlushDiskType.SYNC_FLUSH)
     error = CorruptStoreError("data", 0, "head", 1, 2, 5)
 
-    def fail(persist_id: EntryId | None, answers: list[Message]) -> None:
+    def fail(persist_id: EntryId | None, answers: list[PushResponse]) -> None:
         raise error
 
     monkeypatch.setattr(rig.durability, "_finish", fail)

@@ -24,7 +24,8 @@ from ledgermq.dledger.messages import (
     VoteRequest,
 )
 from ledgermq.dledger.replica import greeting_bodies, wire_binary
-from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.peers import Peer
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
@@ -49,6 +50,7 @@ class Rig:
         self.refused: list[str] = []
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1",), lambda: self.own_formats)
+        self.flush_modes = FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH)
         self.refusals = Refusals("n0", self.clock.seconds)
         self.output = TurnOutput(self.clock)
         config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
@@ -129,8 +131,20 @@ def test_connection_begins_with_hello() -> None:
     hello = Rig().connect()
     assert hello.code == 52001
     assert greeting_bodies.decode_hello(hello.body) == greeting_bodies.Hello(
-        group="g", sender="n0", target="n1", segment_bytes=4096
+        group="g",
+        sender="n0",
+        target="n1",
+        segment_bytes=4096,
+        flush_mode=FlushDiskType.SYNC_FLUSH,
     )
+
+
+def test_flush_mode_of_a_peer_is_that_of_its_answer() -> None:
+    rig = Rig()
+    mode = FlushDiskType.ASYNC_FLUSH
+    body = greeting_bodies.encode_hello_answer(Formats(), flush_mode=mode)
+    rig.receive(rig.connect().response(0, body=body))
+    assert "n1 ASYNC_FLUSH" in rig.flush_modes.difference
 
 
 def test_peer_that_answers_hello_speaks_binary_both_ways() -> None:

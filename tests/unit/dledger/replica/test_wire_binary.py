@@ -99,7 +99,13 @@ MESSAGES: list[LinkMessage] = [
         term=4, sender="n0", target="n1", entry=run_of(1), commit_index=-1, request_id=2**40
     ),
     TruncateRequest(
-        term=4, sender="n0", target="n1", entry=run_of(1), commit_index=6, request_id=1
+        term=4,
+        sender="n0",
+        target="n1",
+        entry=run_of(1),
+        commit_index=6,
+        request_id=1,
+        wants_sync=True,
     ),
     AppendRequest(
         term=4,
@@ -109,6 +115,7 @@ MESSAGES: list[LinkMessage] = [
         previous=EntryId(3, 6),
         commit_index=6,
         request_id=1,
+        wants_sync=True,
     ),
     AppendRequest(
         term=4,
@@ -132,6 +139,7 @@ MESSAGES: list[LinkMessage] = [
         begin_index=-1,
         end_index=-1,
         request_id=12,
+        is_synced=False,
     ),
     TransferRequest(term=4, sender="n0", target="n1", last_index=-1, request_id=2**50),
     TransferResponse(
@@ -162,7 +170,7 @@ def test_message_comes_back_equal(message: LinkMessage) -> None:
 
 
 def test_push_answer_has_its_drawn_layout() -> None:
-    body = pack(">qqqqqihBB", 3, 7, 0, 70, 12, 64, 200, 1, 1)
+    body = pack(">qqqqqihBBB", 3, 7, 0, 70, 12, 64, 200, 1, 1, 1)
     assert read(52010, body) == PUSH_ANSWER
 
 
@@ -262,7 +270,7 @@ def test_any_damage_is_refused_or_gives_a_message() -> None:
 
 def test_damaged_entry_is_never_accepted() -> None:
     code, body = 52008, frame_of(MESSAGES[7]).body
-    fixed_bytes = 40
+    fixed_bytes = 41
     for at in range(fixed_bytes, len(body)):
         damaged = bytearray(body)
         damaged[at] ^= 0x10
