@@ -43,7 +43,7 @@ class Owner(Protocol):
     def changed(self, child: Child) -> None:
         """A child told a new state."""
 
-    def died(self, child: Child, reason: str, delay_s: float) -> bool:
+    def died(self, child: Child, reason: str, exit_code: int, delay_s: float) -> bool:
         """A child ended without being asked; False when it shall not be started again."""
 
     def killed(self, child: Child) -> None:
@@ -144,7 +144,7 @@ class Child:
         lived_s = loop.time() - self.started_at
         self.deaths = 1 if lived_s > STEADY_S else self.deaths + 1
         delay_s = min(RESTART_DELAY_S * 2.0 ** min(self.deaths - 1, 10), RESTART_DELAY_S_MAX)
-        if self.cluster.died(self, self._reason(process.returncode), delay_s):
+        if self.cluster.died(self, self._reason(process.returncode), process.returncode, delay_s):
             loop.call_later(delay_s, self.launch)
 
     def _reason(self, exit_code: int) -> str:

@@ -1,7 +1,8 @@
 """``ledgermq up``: a development cluster on this machine, one process for each part.
 
 A name server and a group of brokers (n0, n1, ...) are started as children, restarted when they die,
-and stopped together; one that cannot start at all ends the cluster, with the reason. Node i listens
+and stopped together; one that cannot start at all ends the cluster, with the reason, at once when
+its settings are to blame (exit code 78). Node i listens
 on base port + 10 * i, its ledger port is that + 30000. Settings go to all brokers; those that begin
 with ``namesrv.`` go to the name server instead, and those of TLS to both; of httpPort node i has
 the one + 10 * i. Prints one line for each
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.cli.child import STARTING, STOP_PATIENCE_S, Child
-from ledgermq.cli.failure import fail
+from ledgermq.cli.failure import EXIT_CONFIG, fail, refuse
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.settings import TLS_FILE, TLS_MODE, parse_settings, split_settings
 
@@ -254,25 +255,27 @@ class Cluster:
         elif self._is_ready:
             self._write_ready_file()
 
-    def died(self, child: Child, reason: str, delay_s: float) -> bool:
+    def died(self, child: Child, reason: str, exit_code: int, delay_s: float) -> bool:
         """A child ended without being asked; False when it shall not be started again."""
         self._said.pop(child.name, None)
         is_needed = child is not self._console
-        if is_needed and not self._is_ready and child.deaths >= FAILED_STARTS_MAX:
+        # Its settings come from here: with the same ones it would end in the same way.
+        is_refused = exit_code == EXIT_CONFIG
+        has_failed = not self._is_ready and child.deaths >= FAILED_STARTS_MAX
+        if is_needed and (is_refused or has_failed):
             if not self.is_stopping:
-                self.exit_code = fail(f"{child.name} does not start: {reason}")
+                tell = refuse if is_refused else fail
+                self.exit_code = tell(f"{child.name} does not start: {reason}")
                 self.is_stopping = True
                 self._is_over.set()
             return False
-        _tell(
-            f"{child.name:<8} ended: {reason}; starts again in {delay_s:g} s; "
-            f"see {self.log_path(child.name)}"
-        )
+        what_next = "not started again" if is_refused else f"starts again in {delay_s:g} s"
+        _tell(f"{child.name:<8} ended: {reason}; {what_next}; see {self.log_path(child.name)}")
         if self._is_ready:
             self._write_ready_file()
         elif not is_needed:
             self._look_whether_ready()
-        return True
+        return not is_refused
 
     def killed(self, child: Child) -> None:
         """A child did not stop; its store is as after a crash."""

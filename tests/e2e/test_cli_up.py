@@ -190,6 +190,16 @@ def test_up_tells_why_it_cannot_start(up: LiveProgram) -> None:
     assert "n0 does not start" in text and str(data / "n0") in text
 
 
+def test_up_does_not_repeat_a_start_with_wrong_settings(tmp_path: Path) -> None:
+    base = free_first_port()
+    done = run_ledgermq(
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5, "--console-port", 0,
+        "--data", tmp_path, "--", "maxMessageSize=none",
+    )  # fmt: skip
+    assert done.returncode == 78 and "starts again" not in done.stdout
+    assert "n0 does not start" in done.stderr and "maxMessageSize" in done.stderr
+
+
 def test_up_with_tls_only(tmp_path: Path) -> None:
     base = free_first_port()
     tls = write_tls_file(tmp_path / "tls.properties")

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 from ledgermq.cli.child import RESTART_DELAY_S_MAX, Child
+from ledgermq.cli.failure import EXIT_CONFIG
 
 
 class Owner:
@@ -22,7 +23,8 @@ class Owner:
     def changed(self, child: Child) -> None:
         raise AssertionError("it never tells a state")
 
-    def died(self, child: Child, reason: str, delay_s: float) -> bool:
+    def died(self, child: Child, reason: str, exit_code: int, delay_s: float) -> bool:
+        assert exit_code == EXIT_CONFIG and "listenPort" in reason
         self.died_after_s.set_result(delay_s)
         return False
 

@@ -35,6 +35,13 @@ def test_three_brokers_make_one_group() -> None:
         assert config.ledger_peers[number].port == config.listen_port + 10_000
 
 
+def test_what_cannot_start_is_not_restarted_for_ever() -> None:
+    services = yaml.safe_load(FILE.read_text())["services"]
+    for service in services.values():
+        policy, _, count = service["restart"].partition(":")
+        assert policy == "on-failure" and 3 <= int(count) <= 20
+
+
 def test_each_service_is_asked_how_it_is() -> None:
     services = yaml.safe_load(FILE.read_text())["services"]
     for service in services.values():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ledgermq.cli.failure import EXIT_CONFIG
+
 NEEDS_SYSTEMD = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze, which is not here"
 )
@@ -57,4 +59,5 @@ def test_what_cannot_start_is_not_tried_for_ever(unit: Path) -> None:
     pause_s, tries = float(told["RestartSec"]), int(told["StartLimitBurst"])
     start_s = 10.0
     assert told["Restart"] == "on-failure"
+    assert told["RestartPreventExitStatus"] == str(EXIT_CONFIG)
     assert tries * (pause_s + start_s) < float(told["StartLimitIntervalSec"])
