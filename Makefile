@@ -127,10 +127,11 @@ PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/c
 	tests/unit/broker tests/unit/spark/test_record_columns.py tests/e2e/test_broker_group.py
 # Processes that share the tests; the tests of one file follow each other in one of them.
 WORKERS := 2
-SPREAD := -n $(WORKERS) --no-loadscope-reorder
+# A failed test runs once more, alone; RESULTS is a file that collects what several calls found.
+SUITE := $(BIN)/python -m tests.suite --workers $(WORKERS) $(if $(RESULTS),--results $(RESULTS))
 test: lint
-	LEDGERMQ_PURE=1 $(BIN)/python -m pytest -q $(SPREAD) $(PURE_TESTS)
-	$(BIN)/python -m pytest $(SPREAD) tests --ignore=tests/interop
+	LEDGERMQ_PURE=1 $(SUITE) $(PURE_TESTS)
+	$(SUITE) tests --ignore=tests/interop
 
 interop: $(STAMP)
 	@for tool in $(INTEROP_TOOLS); do \
@@ -139,7 +140,7 @@ interop: $(STAMP)
 	if [ -n "$$missing" ]; then \
 	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
 	fi
-	INTEROP_CLOSED=$(CLOSED) $(BIN)/python -m pytest tests/interop $(SPREAD) $(INTEROP_OPTIONS)
+	INTEROP_CLOSED=$(CLOSED) $(SUITE) tests/interop
 
 # Apache's own module of tests, half an hour on a calm machine. CLASSES names some of them.
 apache-tests: $(STAMP)

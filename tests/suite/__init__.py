@@ -1,0 +1,1 @@
+"""What `make test`, `make check` and continuous integration run, and how a failure is judged."""
