@@ -8,8 +8,9 @@
 COMPARE finds the last common entry by binary search (DLedger steps back one entry a time; to the
 follower a probe is a probe). TRUNCATE cuts a Java follower's extra entries, or starts a follower
 afresh at the leader's first entry when retention has removed what it lacks. APPEND pushes a window
-of frames. Towards a LedgerMQ member a frame names the entry before it, so it cuts what contradicts
-it (Raft 5.3) and needs neither COMPARE nor TRUNCATE first.
+of frames, or a single one while the follower does not answer. Towards a LedgerMQ member a frame
+names the entry before it, so it cuts what contradicts it (Raft 5.3) and needs neither COMPARE nor
+TRUNCATE first.
 
 Source: DLedgerEntryPusher.EntryDispatcher. Answers count only when their request id belongs to the
 present attempt: a comparison that failed or a lost connection starts a new one.
@@ -157,7 +158,12 @@ class EntryDispatcher:
         return pushes
 
     def tick(self, now_ms: float) -> None:
-        """Gives up frames that were not answered in time; they go out with the next pushes."""
+        """Gives up frames that were not answered in time.
+
+        The follower is silent, or its disk is slow: until it answers again it gets one frame each
+        time, not the window, which it would have to keep (the state "probe" of a Raft Progress;
+        DLedger repeats one frame, too). One that comes late opens the window again.
+        """
         if now_ms >= self._throttle_end_ms:
             self._throttle_end_ms = float("-inf")
         if not self._in_flight:
@@ -170,6 +176,7 @@ class EntryDispatcher:
             for request_id in list(self._late)[:-LATE_FRAMES_MAX]:
                 del self._late[request_id]
             self._in_flight.clear()
+            self._is_probing = True
             self.next_index = oldest.first_index
 
     def deadline_ms(self) -> float:

@@ -28,7 +28,7 @@ leader's is for the core to know.
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ledgermq.dledger import entry_loops
 from ledgermq.dledger.errors import CorruptEntryError, EntryTooLargeError
@@ -63,6 +63,10 @@ _CHAIN_CRC = Struct(">I")
 _CHAIN_CRC_AT = 36
 # Up to here two heads are compared as Java compares entries: the checksums do not count.
 _COMPARED_HEAD_BYTES = 36
+
+# What a run takes in memory besides its bytes, rounded up: its objects, each entry's offset.
+RUN_BYTES: Final = 512
+OFFSET_BYTES: Final = 40
 
 # Where the loops in C take over: their sums stay far from the end of 64 bits.
 _LOOP_MAX: Final = 1 << 62
@@ -186,6 +190,13 @@ class EntrySlice:
     def end_position(self) -> int:
         """Absolute offset of the byte after the last entry."""
         return self.position + len(self.data)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes in memory; a view keeps all of what it is a part of."""
+        data = self.data
+        whole = data if isinstance(data, bytes) else cast(bytes, data.obj)
+        return RUN_BYTES + len(whole) + OFFSET_BYTES * len(self.starts)
 
     @property
     def last_id(self) -> EntryId:

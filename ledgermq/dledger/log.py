@@ -74,10 +74,10 @@ class RaftLog:
         self._pending: list[EntrySlice] = []
         # First entry that the store may lack: the first of those handed out last, or to be.
         self._unwritten_from = store.last_index + 1
-        # Recent runs, their first indexes (for bisect), their size.
+        # Recent runs, their first indexes (for bisect), what they take in memory.
         self._recent: list[EntrySlice] = []
         self._recent_firsts: list[int] = []
-        self._recent_bytes = 0
+        self.recent_bytes = 0
         # Handed out and not yet reported durable: the id, and how far a report will prove the log.
         # A cut lowers the second number, so that a late report proves nothing about what came
         # after.
@@ -204,9 +204,9 @@ class RaftLog:
         self._pending.append(entries)
         self._recent.append(entries)
         self._recent_firsts.append(entries.first_index)
-        self._recent_bytes += len(entries.data)
+        self.recent_bytes += entries.memory_bytes
         self._ends_with(entries)
-        if self._recent_bytes > self._recent_bytes_max:
+        if self.recent_bytes > self._recent_bytes_max:
             self._forget_oldest()
 
     def truncate(self, from_index: int) -> None:
@@ -218,7 +218,7 @@ class RaftLog:
         self._pending = _cut(self._pending, from_index)
         self._recent = _cut(self._recent, from_index)
         self._recent_firsts = [run.first_index for run in self._recent]
-        self._recent_bytes = sum(len(run.data) for run in self._recent)
+        self.recent_bytes = sum(run.memory_bytes for run in self._recent)
         last = from_index - 1
         if self._recent:
             self._ends_with(self._recent[-1])
@@ -236,7 +236,7 @@ class RaftLog:
         self._truncate_from = None
         self._reset_to = self._begin = first_index, position
         self._pending, self._recent, self._recent_firsts = [], [], []
-        self._recent_bytes = 0
+        self.recent_bytes = 0
         self._ends_empty(first_index, position)
         self._outstanding = deque((entry_id, -1) for entry_id, _ in self._outstanding)
         self.persisted_index = first_index - 1
@@ -265,6 +265,14 @@ class RaftLog:
             self.persisted_index = max(self.persisted_index, proven)
             if handed == entry_id:
                 break
+
+    def report_with_next(self, entry_id: EntryId) -> None:
+        """Note that there will be no report for the run which ended with `entry_id`: the one for
+        the run that was handed out behind it, the last one, stands for both.
+        """
+        outstanding = self._outstanding
+        if len(outstanding) > 1 and outstanding[-2][0] == entry_id:
+            del outstanding[-2]
 
     def _find_recent(self, index: int) -> EntrySlice | None:
         at = bisect_right(self._recent_firsts, index) - 1
@@ -300,9 +308,9 @@ class RaftLog:
         written_end = min(self._unwritten_from, self._pending[0].first_index)
         drop = 0
         for run in self._recent:
-            if self._recent_bytes <= self._recent_bytes_max or run.last_index >= written_end:
+            if self.recent_bytes <= self._recent_bytes_max or run.last_index >= written_end:
                 break
-            self._recent_bytes -= len(run.data)
+            self.recent_bytes -= run.memory_bytes
             drop += 1
         del self._recent[:drop]
         del self._recent_firsts[:drop]

@@ -166,6 +166,11 @@ class Raft:
         return self._log.last_index
 
     @property
+    def entries_bytes(self) -> int:
+        """What the entries that are kept in memory take there."""
+        return self._log.recent_bytes
+
+    @property
     def opening_index(self) -> int | None:
         """Index of the record that opened this leader's term; None for all others."""
         return self._duty.opening_index if isinstance(self._duty, Leader) else None
@@ -312,6 +317,12 @@ class Raft:
             duty.serve_recovering(self.commit_index, self.applied_index)
             # Mostly the peers' copies are what is waited for.
             self._has_news |= self.commit_index > commit_index or bool(self._outbox.messages)
+
+    def persists_with_next(self, entry_id: EntryId) -> None:
+        """Takes that the entries of a Ready will be reported as durable together with those of the
+        Ready taken behind it, by that one's `persist_id` alone.
+        """
+        self._log.report_with_next(entry_id)
 
     def applied(self, index: int) -> None:
         """Takes the report that all entries up to `index` are applied."""

@@ -65,6 +65,9 @@ class ReplicaConfig:
     # Bytes waiting for a peer's socket; above it messages to that peer are dropped, and the core
     # sends them again. More than a whole push window, less than would hurt.
     peer_unsent_bytes_max: int = 64 * MIB
+    # What messages of peers may take in memory while the disk is waited for; a whole window of the
+    # largest entries twice, for the leader may change meanwhile.
+    inbox_bytes_max: int = 32 * MIB
     # Requests of one Java peer or tool that wait for their answer (DLedger: 1024).
     waiting_requests_max: int = 1024
     # Entries applied in one reactor turn while catching up.
@@ -107,6 +110,7 @@ class ReplicaConfig:
             "flush_interval_ms",
             "checkpoint_interval_ms",
             "peer_unsent_bytes_max",
+            "inbox_bytes_max",
             "waiting_requests_max",
             "apply_count_max",
             "connect_timeout_ms",

@@ -11,14 +11,14 @@ No turn waits for the disk. Entries are written to the page cache here, in the r
 files for them are there; votes, cuts, new files and syncs are jobs of the keeper. A Ready with such
 a step is finished when its jobs are done; until then the core gets no message and no other Ready is
 taken, so that its steps are the disk's steps, one by one. A sync holds nothing up but the answers
-that wait for it.
+that wait for it. However long the disk takes, what waits for it is bounded (`memory.py`).
 
 Votes wait for the vote file only, never for entries: what they testify to is durable by then. A
 disk without room is waited for. Any other error of the disk or of the core stops the member for
 good: it falls silent, the others elect.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -35,7 +35,7 @@ from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.leader import MakeOpening
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.member_view import MemberView
-from ledgermq.dledger.messages import LinkMessage, Message, PeerDialect, PushResponse, ReadMessage
+from ledgermq.dledger.messages import LinkMessage, PeerDialect, PushResponse, ReadMessage
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.replica.applying import Applier, Applying, ApplyTimes
@@ -48,7 +48,9 @@ from ledgermq.dledger.replica.contradictions import Contradictions
 from ledgermq.dledger.replica.disk_steps import ROOM_RETRY_S, DiskSteps
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.replica.flush_modes import FlushModes
+from ledgermq.dledger.replica.inbox import Inbox
 from ledgermq.dledger.replica.membership_report import MembershipReport, membership_report
+from ledgermq.dledger.replica.memory import MemoryUse
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import DiskFullError
@@ -59,8 +61,6 @@ from ledgermq.protocol.transport.refusals import Refusals
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
 _READIES_MAX: Final = 4
-# Messages that wait while the disk is waited for; more are dropped, as a network may do.
-_INBOX_MAX: Final = 10_000
 
 _log = Logger()
 
@@ -119,6 +119,7 @@ class Replica:
             self._keeper,
             store,
             finish=self._finish,
+            joined=self._reported_with_next,
             synced=self._after_sync,
             failed=self._fail,
         )
@@ -131,8 +132,7 @@ class Replica:
         self.confirming = Confirming(self, self._schedule_turn)
         self._connections = make_links(reactor, config, store, codec, self, self.clients)
         self._raft: Raft | None = None  # Before `start`.
-        # Messages of this turn, in the order of their arrival.
-        self._inbox: list[Message] = []
+        self._inbox = Inbox(config.inbox_bytes_max)  # What the core has not taken.
         no_call: Any = None
         self._turn_call = self._tick_call = self._upkeep_call = no_call
         self._apply_times, self._tick_at_ms = ApplyTimes(reactor, self._schedule_turn), 0.0
@@ -209,6 +209,12 @@ class Replica:
         if self._raft is None or not self._is_running:
             return 0
         return self._raft.needed_index(self.now_ms)
+
+    @property
+    def memory_use(self) -> MemoryUse:
+        """What waits here for the disk and the peers; see `memory_bounds`."""
+        entries_bytes = self._raft.entries_bytes if self._raft is not None else 0
+        return MemoryUse(self._inbox.size_bytes, self._durability.answers_bytes, entries_bytes)
 
     def decline_leadership(self, declines: bool) -> None:
         """Takes whether this member cannot do a leader's work (its disk is full): while it leads it
@@ -364,8 +370,8 @@ class Replica:
         """Puts a message into this turn's inbox."""
         if isinstance(message, ReadMessage):
             self.confirming.follower_reads.receive(message)
-        elif len(self._inbox) < _INBOX_MAX:
-            self._inbox.append(message)
+        else:
+            self._inbox.add(message, replaces=self._disk_steps.is_waiting)
         self._schedule_turn()
 
     def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
@@ -415,8 +421,7 @@ class Replica:
 
     def _step(self, raft: Raft, now_ms: float) -> None:
         """Gives the core what came, and carries out what it wants until the disk is in the way."""
-        inbox, self._inbox = self._inbox, []
-        for message in inbox:
+        for message in self._inbox.take():
             self.contradictions.receive(raft, message, now_ms, self._connections)
         if now_ms >= self._tick_at_ms and now_ms >= raft.deadline_ms():
             raft.tick(now_ms)
@@ -533,12 +538,16 @@ class Replica:
                 self._connections.send(message)
         self._durability.finish(ready.persist_id, answers)
 
-    def _finish(self, persist_id: EntryId | None, answers: list[PushResponse]) -> None:
+    def _finish(self, persist_id: EntryId | None, answers: Iterable[PushResponse]) -> None:
         """Step 6."""
         for message in answers:
             self._connections.send(message)
         if persist_id is not None and self._raft is not None:
             self._raft.persisted(persist_id)
+
+    def _reported_with_next(self, persist_id: EntryId) -> None:
+        if self._raft is not None:
+            self._raft.persists_with_next(persist_id)
 
     def _after_sync(self) -> None:
         self._schedule_turn()

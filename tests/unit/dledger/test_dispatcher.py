@@ -105,6 +105,32 @@ def test_frames_without_an_answer_are_sent_again_and_late_answers_count() -> Non
     assert desk.pushes() == []
 
 
+def test_a_silent_follower_gets_one_frame_until_it_answers() -> None:
+    desk = Desk([1], push_bytes_max=1, push_frames_max=4, push_timeout_ms=1000)
+    desk.propose(9)
+    desk.answer(desk.only_append(), 200, 1)
+    window = desk.pushes()
+    assert ranges(window) == [(2, 2), (3, 3), (4, 4), (5, 5)]
+    for _ in range(10):
+        assert ranges(desk.pushes(1000)) == [(2, 2)]
+    # An answer that comes late opens the window again.
+    assert isinstance(window[1], AppendRequest)
+    desk.answer(window[1], 200, 3)
+    assert ranges(desk.pushes()) == [(4, 4), (5, 5), (6, 6), (7, 7)]
+
+
+def test_a_silent_java_follower_gets_one_frame_until_it_answers() -> None:
+    desk = Desk([1], PeerDialect.JAVA, java_push_bytes_max=1, push_timeout_ms=1000)
+    question = desk.only_question()
+    desk.answer(question, 200, 0)
+    desk.propose(5)
+    assert ranges(desk.pushes()) == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+    again = desk.only_append(1000)
+    assert (again.entries.first_index, desk.pushes()) == (1, [])
+    desk.answer(again, 200, 1)
+    assert ranges(desk.pushes()) == [(2, 2), (3, 3), (4, 4), (5, 5)]
+
+
 def test_what_was_sent_without_a_connection_goes_out_when_it_opens() -> None:
     """A member that starts late is brought up at once, not when the next attempt is due."""
     desk = Desk([1])

@@ -17,6 +17,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import AppendRequest, HeartBeatRequest, PeerDialect
 from ledgermq.dledger.ready import Ready
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
+from ledgermq.dledger.replica.memory import memory_bounds
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import DiskFullError, VoteStateLostError
 from ledgermq.dledger.store.keeper import Keeper
@@ -452,6 +453,66 @@ def test_a_follower_without_room_says_whom_it_follows_when_there_is_some(
     roles = [line for line in rig.journal.lines if line[0] in ("CANDIDATE", "FOLLOWER")]
     assert roles[-1] == ("FOLLOWER", 1, "n1", False)
     assert rig.replica.role is Role.FOLLOWER and rig.store.last_index == 0
+    rig.stop()
+
+
+@pytest.mark.parametrize("is_hanging", [True, False])
+def test_memory_of_a_follower_without_a_disk_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, is_hanging: bool
+) -> None:
+    """The disk is full, or does not answer, and two leaders repeat all that they have for hours."""
+    rig = Rig(peers="n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3", inbox_bytes_max=1 << 20)
+    rig.journal.state = HardState(1, "n1")
+    rig.start()
+    for peer_id in ("n1", "n2"):
+        rig.replica.dialect_found(peer_id, PeerDialect.LEDGERMQ)
+    monkeypatch.setattr(rig.store, "has_room", lambda runs: False)
+    monkeypatch.setattr(rig.store, "begin_room", lambda runs: DiskJob(rig.journal._look_for_room))
+    rig.journal.is_full, rig.pool.holds = not is_hanging, is_hanging
+    codec, chain_crc, position = EntryCodec(crc32c), 0, 0
+    window: list[EntrySlice] = []
+    for index in range(16):
+        entry = codec.encode(
+            [b"x" * 40_000],
+            first_index=index,
+            term=1,
+            position=position,
+            previous_chain_crc=chain_crc,
+        )
+        position, chain_crc = entry.end_position, entry.last_chain_crc
+        window.append(entry)
+
+    def push_all(term: int, sender: str, request_id: int) -> None:
+        beat = HeartBeatRequest(term=term, sender=sender, target="n0", read_round=request_id)
+        rig.replica.message_received(beat)
+        for entries in window:
+            index = entries.first_index
+            rig.replica.message_received(
+                AppendRequest(
+                    term=term,
+                    sender=sender,
+                    target="n0",
+                    entries=entries,
+                    previous=EntryId(1, index - 1) if index else EntryId(-1, -1),
+                    commit_index=-1,
+                    request_id=request_id,
+                )
+            )
+        rig.clock.pass_ms(500)
+
+    sizes = list[int]()
+    for hour in range(200):
+        push_all(1, "n1", hour)
+        push_all(2, "n2", hour)
+        use, bounds = rig.replica.memory_use, memory_bounds(rig.config)
+        assert all(part <= bound for part, bound in zip(use, bounds, strict=True))
+        sizes.append(sum(use))
+    assert sizes[2:] == sizes[2:3] * 198
+    rig.journal.is_full = rig.pool.holds = False
+    rig.pool.finish_all()
+    for attempt in range(4):
+        push_all(2, "n2", 300 + attempt)
+    assert rig.store.last_index == 15
     rig.stop()
 
 

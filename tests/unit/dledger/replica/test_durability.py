@@ -1,5 +1,6 @@
 """What waits for the disk, and in which order it is let go."""
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.messages import DLedgerCode, PushKind, PushResponse
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
-from ledgermq.dledger.replica.durability import Durability
+from ledgermq.dledger.replica.durability import ANSWER_BYTES, ANSWERS_MAX, Durability
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.keeper import Keeper
@@ -44,20 +45,24 @@ class Rig:
         keeper = Keeper(cast(Any, DirectReactor()), cast(ThreadPool, self.pool))
         self.store = CheckpointStore()
         self.done: list[Any] = []
+        self.joined: list[EntryId] = []
         self.durability = Durability(
             ReplicaConfig(group="g", self_id="n0", peers="n0-h:1", flush_disk_type=flush_disk_type),
             keeper,
             cast(LedgerStore, self.store),
             finish=self._finish,
+            joined=self.joined.append,
             synced=lambda: self.done.append("synced"),
             failed=self.done.append,
         )
 
-    def _finish(self, persist_id: EntryId | None, answers: list[PushResponse]) -> None:
-        self.done.append((persist_id, [a.request_id for a in answers]))
+    def _finish(self, persist_id: EntryId | None, answers: Iterable[PushResponse]) -> None:
+        self.done.append((persist_id, [answer.request_id for answer in answers]))
 
 
-def answer(request_id: int, *, is_synced: bool = True) -> list[PushResponse]:
+def answer(
+    request_id: int, index: int | None = None, *, is_synced: bool = True
+) -> list[PushResponse]:
     return [
         PushResponse(
             term=1,
@@ -65,7 +70,7 @@ def answer(request_id: int, *, is_synced: bool = True) -> list[PushResponse]:
             target="n1",
             kind=PushKind.APPEND,
             code=DLedgerCode.SUCCESS,
-            index=0,
+            index=request_id if index is None else index,
             count=1,
             begin_index=0,
             end_index=0,
@@ -91,10 +96,10 @@ def test_answer_without_entries_waits_for_the_sync_under_way() -> None:
     rig.durability.finish(EntryId(1, 6), answer(3))
     assert rig.done == []
     rig.pool.finish_one()
-    assert rig.done == [(EntryId(1, 5), [1]), (None, [2]), "synced"]
+    assert rig.done == [(EntryId(1, 5), [1, 2]), "synced"]
     rig.pool.finish_one()
     rig.durability.finish(None, answer(4))
-    assert rig.done[3:] == [(EntryId(1, 6), [3]), "synced", (None, [4])]
+    assert rig.done[2:] == [(EntryId(1, 6), [3]), "synced", (None, [4])]
 
 
 def test_a_sync_lets_go_what_was_there_when_it_began_and_nothing_else() -> None:
@@ -106,7 +111,34 @@ def test_a_sync_lets_go_what_was_there_when_it_began_and_nothing_else() -> None:
     assert rig.done == [(EntryId(1, 5), [1]), "synced"]
     rig.durability.finish(EntryId(1, 8), answer(4))
     rig.pool.finish_one()
-    assert rig.done[2:] == [(EntryId(1, 6), [2]), (EntryId(1, 7), [3]), "synced"]
+    assert rig.done[2:] == [(EntryId(1, 7), [2, 3]), "synced"]
+    assert rig.joined == [EntryId(1, 6)]
+
+
+def test_what_waits_for_a_sync_that_hangs_is_bounded() -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    rig.durability.finish(EntryId(1, 5), answer(0))
+    for number in range(1, 5 * ANSWERS_MAX):
+        rig.durability.finish(EntryId(1, 5 + number), answer(number))
+        # A leader that hears nothing repeats what it sent.
+        rig.durability.finish(None, answer(number, index=1))
+        assert len(rig.pool.work) == 1
+        assert rig.durability.answers_bytes <= 2 * ANSWERS_MAX * ANSWER_BYTES
+    assert len(rig.joined) == 5 * ANSWERS_MAX - 2
+    rig.pool.finish_all()
+    (_, first), _, (last_id, answers), _ = rig.done
+    assert first == [0] and last_id == EntryId(1, 4 + 5 * ANSWERS_MAX)
+    assert answers[-1] == 5 * ANSWERS_MAX - 1 and len(answers) == ANSWERS_MAX
+
+
+def test_the_newest_answer_about_the_same_entries_is_kept() -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    rig.durability.finish(EntryId(1, 5), answer(1, index=5))
+    for number in range(2, 100):
+        rig.durability.finish(None, answer(number, index=5))
+    assert rig.durability.answers_bytes == ANSWER_BYTES
+    rig.pool.finish_all()
+    assert rig.done == [(EntryId(1, 5), [99]), "synced"]
 
 
 def test_a_sync_that_somebody_else_asked_for_lets_go_what_it_covers() -> None:
@@ -115,6 +147,13 @@ def test_a_sync_that_somebody_else_asked_for_lets_go_what_it_covers() -> None:
     rig.durability.sync()
     rig.durability.finish(EntryId(1, 5), answer(1))
     rig.pool.finish_all()
+    assert rig.done == [(EntryId(1, 5), [1]), "synced"]
+
+
+def test_a_sync_with_nothing_to_do_lets_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    monkeypatch.setattr(rig.store, "begin_sync", lambda: None)
+    rig.durability.finish(EntryId(1, 5), answer(1))
     assert rig.done == [(EntryId(1, 5), [1]), "synced"]
 
 
@@ -164,7 +203,7 @@ def test_async_flush_syncs_before_an_answer_that_says_so() -> None:
     rig.pool.finish_one()
     assert rig.done[1:] == [(None, [2]), "synced"]
     rig.pool.finish_one()
-    assert rig.done[3:] == [(EntryId(1, 6), [3]), (None, [4]), "synced"]
+    assert rig.done[3:] == [(EntryId(1, 6), [3, 4]), "synced"]
     rig.durability.finish(None, answer(5))
     assert rig.done[-1] == (None, [5])
     assert rig.store.sync_count == 2
@@ -202,7 +241,7 @@ def test_what_fails_when_a_sync_has_ended_is_told(monkeypatch: pytest.MonkeyPatc
     rig = Rig(FlushDiskType.SYNC_FLUSH)
     error = CorruptStoreError("data", 0, "head", 1, 2, 5)
 
-    def fail(persist_id: EntryId | None, answers: list[PushResponse]) -> None:
+    def fail(persist_id: EntryId | None, answers: Iterable[PushResponse]) -> None:
         raise error
 
     monkeypatch.setattr(rig.durability, "_finish", fail)
