@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tests.tidy.sources import Source
 
@@ -341,12 +342,17 @@ def room_of(name: str) -> str:
     return ""
 
 
-def imported_names(source: Source) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+@cache
+def imported_names(source: Source) -> tuple[tuple[ast.stmt | ast.expr, str], ...]:
     """Every name that a file imports, absolute; `from a import b` gives `a.b`.
 
     So does `importlib.import_module("a.b")`, by which optional parts are loaded when first needed.
     """
-    for node in ast.walk(source.tree):
+    return tuple(_imported_names(source))
+
+
+def _imported_names(source: Source) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name
@@ -359,10 +365,11 @@ def imported_names(source: Source) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
                 module = f"{base}.{module}" if module else base
             for alias in node.names:
                 yield node, f"{module}.{alias.name}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
-            name = node.args[0]
-            if isinstance(name, ast.Constant):
-                yield node, str(name.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "import_module":
+                name = node.args[0]
+                if ast.unparse(node.func.value) == "importlib" and isinstance(name, ast.Constant):
+                    yield node, str(name.value)
 
 
 def _opens(grant: str, name: str) -> bool:
@@ -423,7 +430,7 @@ def check_rooms(source: Source) -> list[str]:
 def _chance_in_core(source: Source) -> list[str]:
     """The core names `random.Random` as a type: it neither makes one nor asks the global one."""
     complaints = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "random":
             if any(alias.name != "Random" for alias in node.names):
                 complaints.append(source.at(node, "of random, only the type Random"))
@@ -435,16 +442,20 @@ def _chance_in_core(source: Source) -> list[str]:
     return complaints
 
 
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
 def check_place(source: Source) -> list[str]:
     """Imports stand at module level, and name what they import."""
     complaints = []
-    for outer in ast.walk(source.tree):
+    indented = any(isinstance(node, _IMPORTS) and node.col_offset for node in source.nodes)
+    for outer in source.nodes if indented else ():
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             complaints += [
                 source.at(node, f"import inside {getattr(outer, 'name', 'a lambda')}")
                 for node in ast.iter_child_nodes(outer)
                 for node in ast.walk(node)
-                if isinstance(node, ast.Import | ast.ImportFrom)
+                if isinstance(node, _IMPORTS)
             ]
     complaints += [
         source.at(node, f"star import of {name}")

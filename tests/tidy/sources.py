@@ -5,6 +5,7 @@ as well as the real tree.
 """
 
 import ast
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -27,12 +28,32 @@ class Source:
     text: str
 
     @cached_property
-    def tree(self) -> ast.Module:
-        """The syntax tree; empty when the text is not Python 3.11, which is a check of its own."""
+    def _parsed(self) -> ast.Module | SyntaxError:
+        # Millions of nodes that all stay: collections of garbage between them find nothing.
+        gc.disable()
         try:
-            return ast.parse(self.text, filename=self.path)
-        except SyntaxError:
+            return ast.parse(self.text, filename=self.path, feature_version=(3, 11))
+        except SyntaxError as error:
+            return error
+        finally:
+            gc.enable()
+
+    @property
+    def syntax_error(self) -> SyntaxError | None:
+        """Why the text is not Python as the oldest version that we run on reads it."""
+        return self._parsed if isinstance(self._parsed, SyntaxError) else None
+
+    @property
+    def tree(self) -> ast.Module:
+        """The syntax tree; empty when there is a `syntax_error`."""
+        if isinstance(self._parsed, SyntaxError):
             return ast.Module(body=[], type_ignores=[])
+        return self._parsed
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree in the order of `ast.walk`, listed once for all checks."""
+        return list(ast.walk(self.tree))
 
     @property
     def module(self) -> str:

@@ -47,10 +47,11 @@ def product_texts(root: Path = ROOT) -> list[tuple[str, str]]:
 
 def foreign_words(name: str, text: str) -> list[str]:
     """The complaints about one text, with line numbers."""
+    found_at_all = [pattern for pattern in _FOREIGN if pattern[0].search(text)]
     return [
         f"{name}:{number}: {found.group()!r}: {why}"
         for number, line in enumerate(text.splitlines(), start=1)
-        for pattern, why in _FOREIGN
+        for pattern, why in found_at_all
         if (found := pattern.search(line))
     ]
 
