@@ -5,10 +5,8 @@
     steps    ──► each file written and synced                        (any one thread)
     landed   ──► the owners let go of what is in the files           (the thread that dispatches)
 
-No file is mapped. A store into a mapping whose page finds no room, on a disk that keeps former
-versions of its blocks or promises more room than it has, ends the process (SIGBUS), and so does a
-page that cannot be read; a write and a read are an OSError. So nothing here waits for a disk while
-messages are dispatched either: files are made, written, synced and removed by `Changes` alone.
+Nothing here waits for a disk while messages are dispatched: files are made, written, synced and
+removed by `Changes` alone.
 
 An owner is read by the thread that dispatches: from memory what has not landed, else from the file.
 What waits in memory is bounded: at `held_max` it is written at once where no changes are under way,
@@ -24,12 +22,14 @@ on disk calls whole: `disown` takes its word back first.
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
 from ledgermq.commitlog.errors import DamagedFileError
-from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.dledger.store.errors import ColdDataError, DiskFullError
 from ledgermq.dledger.store.filesystem import File, FileSystem, disk_error
+from ledgermq.dledger.store.segment import ReadMode
 
 # Units and entries, of 20 bytes each, that wait in memory: more than a flush ever leaves behind
 # unless the disk hangs.
@@ -193,10 +193,26 @@ def _renew(file: File, data: Bytes, *, with_zeros: bool) -> None:
             file.write(start, block)
 
 
+class _ColdFile:
+    """A file to be read by a thread that may wait."""
+
+    def __init__(self, path: str, file: File) -> None:
+        self.path = path
+        self._file = file
+
+    def load(self, offset: int, size_bytes: int) -> None:
+        """Brings bytes into the page cache; an error is left to the reader that wants them."""
+        with suppress(OSError):
+            self._file.read(offset, size_bytes)
+
+
 class DerivedFiles:
     """What all owners of a store share; used by the thread that dispatches."""
 
-    def __init__(self, file_system: FileSystem, open_max: int) -> None:
+    def __init__(
+        self, file_system: FileSystem, open_max: int, mode: ReadMode | None = None
+    ) -> None:
+        self._mode = ReadMode() if mode is None else mode
         self._file_system = file_system
         self._open_max = open_max
         # Files open for reading, and for the next changes: the last used at the end. A handle is
@@ -243,6 +259,7 @@ class DerivedFiles:
 
         Raises:
             DamagedFileError: it has not so many, or they cannot be read.
+            ColdDataError: the disk would have to be waited for, and must not.
         """
         found: object
         try:
@@ -252,6 +269,12 @@ class DerivedFiles:
                 self._keep(path, file)
             else:
                 self._open.move_to_end(path)
+            if not self._mode.may_wait:
+                cached = file.read_cached(offset, size_bytes)
+                if cached is not None:
+                    return bytes(cached)
+                if file.knows_cache:
+                    raise ColdDataError([(_ColdFile(path, file), offset, size_bytes)])
             data = file.read(offset, size_bytes)
             if len(data) == size_bytes:
                 return data

@@ -216,6 +216,7 @@ class MixedMessageStore(MessageStore):
             clock_ms,
             log.read_at,
             segment_at=log.data.segment_at,
+            mode=log.data.mode,
             plain_end=log.divided_offset,
         )
 

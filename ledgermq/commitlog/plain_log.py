@@ -29,6 +29,7 @@ from ledgermq.commitlog.plain_records import (
     PLAIN_BLANK,
     PLAIN_BLANK_BYTES,
     PLAIN_BLANK_MAGIC,
+    RECORD_HEAD_BYTES,
     Walk,
     begins_here,
     place_records,
@@ -40,6 +41,7 @@ from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store.errors import StoreFailedError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.opening_progress import OpeningProgress
+from ledgermq.dledger.store.segment import ReadMode
 from ledgermq.dledger.store.segments import Segments
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 
@@ -54,14 +56,21 @@ class PlainCommitLog:
     Invariant: min_offset <= flushed_offset, confirmed_offset <= max_offset.
     """
 
-    def __init__(self, file_system: FileSystem, directory: str, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        segment_bytes: int,
+        mode: ReadMode | None = None,
+    ) -> None:
         """Opens nothing yet.
 
         Args:
             directory: storePathCommitLog.
             segment_bytes: mappedFileSizeCommitLog; that of the files that are there.
+            mode: of the reads; None: one of its own.
         """
-        self._segments = Segments(file_system, directory, segment_bytes)
+        self._segments = Segments(file_system, directory, segment_bytes, mode)
         self._file_system = file_system
         self.directory = directory
         self.segment_bytes = segment_bytes
@@ -252,8 +261,8 @@ class PlainCommitLog:
     def _walk(self, offset: int, end: int) -> Walk:
         segment = self._segments.segment_at(offset)
         size = min(end, segment.start_offset + self.segment_bytes) - offset
-        with segment.view(offset - segment.start_offset, size) as data:
-            return walk_records(data, offset, self.segment_bytes, verify=False)
+        data = segment.lend(offset - segment.start_offset, size)
+        return walk_records(memoryview(data), offset, self.segment_bytes, verify=False)
 
     def _written(self) -> None:
         end = self._segments.end_position
@@ -298,14 +307,14 @@ class PlainCommitLog:
     # Reading.
 
     def read(self, offset: int, bytes_max: int) -> memoryview:
-        """Returns bytes from `offset` on, of one segment, whole records or not; a view.
+        """Returns bytes from `offset` on, of one segment, whole records or not.
 
         Returns:
-            At most bytes_max, up to max_offset or the end of the segment; none at max_offset. The
-            view stays good as long as somebody holds it; hold it no longer than needed.
+            At most bytes_max, up to max_offset or the end of the segment; none at max_offset.
 
         Raises:
             LogOffsetError: the log does not hold that offset.
+            UnreadableError: the disk does not give the bytes.
         """
         end = self._segments.end_position
         if offset == end:
@@ -317,7 +326,7 @@ class PlainCommitLog:
         segment = self._segments.segment_at(offset)
         at = offset - segment.start_offset
         stop = min(at + bytes_max, self.segment_bytes, end - segment.start_offset)
-        return segment.buffer[at:stop]
+        return memoryview(segment.lend(at, stop - at))
 
     def read_bytes(self, offset: int, bytes_max: int) -> bytes:
         """Returns a copy of bytes of one segment; what lies behind the end is zeros.
@@ -352,7 +361,8 @@ class PlainCommitLog:
         if not self.min_offset < offset < self._whole_offset:
             return False
         segment = self._segments.segment_at(offset)
-        return begins_here(segment.buffer, offset - segment.start_offset, offset)
+        head = segment.lend(offset - segment.start_offset, RECORD_HEAD_BYTES)
+        return begins_here(memoryview(head), 0, offset)
 
     def modified_ms(self, offset: int) -> int:
         """Returns when the segment that holds `offset` was last written, on the wall clock."""

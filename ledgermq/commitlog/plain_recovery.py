@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledgermq.commitlog.plain_records import Walk, walk_records
-from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.errors import CorruptStoreError, UnreadableError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.dledger.store.segment import segment_name
@@ -21,6 +21,7 @@ from ledgermq.dledger.store.segments import Segments
 from ledgermq.protocol.record import RECORD_MAGIC
 
 _SEGMENTS_WALKED: Final = 3
+_PAGE_BYTES: Final = 4096
 _MAGIC: Final = RECORD_MAGIC.to_bytes(4, "big")
 
 
@@ -79,8 +80,26 @@ def _starts_to_walk(segments: Segments, durable_offset: int | None) -> list[int]
 
 
 def _walk_segment(segments: Segments, start: int, *, verify: bool) -> Walk:
-    with segments.segment_at(start).view(0, segments.segment_bytes) as data:
-        return walk_records(data, start, segments.segment_bytes, verify=verify)
+    """Walks over one segment, read in blocks."""
+    segment, segment_bytes = segments.segment_at(start), segments.segment_bytes
+    starts: list[int] = []
+    at = size_bytes = 0
+    while True:
+        # One page at least, of which the disk gives all or nothing.
+        size_bytes = max(size_bytes, _PAGE_BYTES - at % _PAGE_BYTES)
+        try:
+            block = segment.block(at, size_bytes)
+        except UnreadableError as error:
+            return Walk(starts, start + at, None, error.reason, False)
+        walk = walk_records(block, start + at, segment_bytes, verify=verify)
+        starts += walk.starts
+        next_at = walk.end - start
+        is_end = at + len(block) >= segment_bytes
+        if walk.blank_end is not None or is_end or not walk.needs_more:
+            return walk._replace(starts=starts)
+        # What stands there is longer than what was read of it.
+        size_bytes = 0 if next_at > at else len(block) * 2
+        at = next_at
 
 
 def _refuse_damage(
@@ -105,8 +124,7 @@ def _refuse_damage(
 
 def _good_behind(segments: Segments, start: int, end: int) -> list[int]:
     """Returns the place of a good record behind a bad one, in the same segment."""
-    with segments.segment_at(start).view(0, segments.segment_bytes) as data:
-        content = bytes(data[end - start :])
+    content = segments.segment_at(start).read_readable(end - start, segments.segment_bytes)
     at = content.find(_MAGIC, 5)
     while at >= 0:
         place = end + at - 4
@@ -123,7 +141,7 @@ def _cut(segments: Segments, file_system: FileSystem, end: int, count: int) -> P
         segment = segments.segment_at(end)
         at = end - segment.start_offset
         torn = b"".join(
-            segment.read(max(begin, at), stop - max(begin, at))
+            segment.read_readable(max(begin, at), stop - max(begin, at))
             for begin, stop in segment.written_ranges(at)
             if stop > at
         ).rstrip(b"\0")

@@ -41,6 +41,7 @@ class PlainMessageStore(MessageStore):
             clock_ms,
             log.read_bytes,
             segment_at=no_segment,
+            mode=log.files.mode,
             plain_end=_NO_END,
         )
         self._commit_log = PlainWriter(

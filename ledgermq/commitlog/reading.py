@@ -1,17 +1,18 @@
 """Reading queues: messages from an offset on, as pulls want them. Committed data only, for a unit
 exists only for a committed record.
 
-A record is proven where it stands, in the mapped segment, and lent from there: its bytes go from
-the mapping to the socket. The usual records take a short loop; the first that is anything else,
-such as one at a limit, in another segment, in a plain log, in a light queue, or a damaged one, is
-left to the loop that knows all cases. Compiled loops (`run_loops.py`) copy a whole answer of usual
-records and prove the copies: `find_run` is for them. `look_up.py` finds messages by time, key and
-place.
+Records that stand close together are read at once, and each is proven in what was read. The usual
+records take a short loop; the first that is anything else, such as one at a limit, in another
+segment, in a plain log, in a light queue, or a damaged one, is left to the loop that knows all
+cases. Compiled loops (`run_loops.py`) copy a whole answer of usual records and prove the copies:
+`find_run` is for them. A reader that must not wait for the disk gets ColdDataError where bytes are
+not in memory. `look_up.py` finds messages by time, key and place.
 Source: DefaultMessageStore.getMessage of 4.9.3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import islice
 from struct import Struct
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -25,7 +26,8 @@ from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.run_loops import Run, measure_run
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
-from ledgermq.dledger.store.segment import Segment
+from ledgermq.dledger.store.errors import ColdDataError, Readable, UnreadableError
+from ledgermq.dledger.store.segment import ReadMode, Segment
 from ledgermq.protocol.checksum import crc32c
 
 # Bytes of the data log: absolute position and size; fewer or LookupError where it does not reach.
@@ -39,10 +41,16 @@ TagsMatcher = Callable[[int], bool]
 # over most of them.
 _READ_UNITS_MIN: Final = 64
 _SCANNED_UNITS_MIN: Final = 800
+# Two records of a queue are read at once where no more than this lies between them: about what
+# takes as long to copy as a further read.
+_GAP_BYTES: Final = 8192
 # Of a record, in a unit.
 _PLACE: Final = Struct(">q")
+_PLACE_AND_SIZE: Final = Struct(">qi")
 # Of a record, so that all that proves it is there.
 _PROVEN_BYTES_MIN: Final = PROOF.size - HEAD_BYTES
+# Fields of a unit: place, size, tags code.
+_Unit = tuple[int, int, int]
 
 # What records are given as: copies, or views of the log.
 Records = TypeVar("Records", bytes, memoryview)
@@ -91,8 +99,10 @@ class LogReader:
         config: StoreConfig,
         *,
         segment_at: SegmentAt,
+        mode: ReadMode,
         plain_end: int = 0,
     ) -> None:
+        self._mode = mode
         self._store = store
         self._read_at = read_at
         self._segment_at = segment_at
@@ -112,11 +122,33 @@ class LogReader:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
+        *,
+        may_wait: bool = True,
     ) -> GetMessageResult[memoryview]:
         """Return records of a queue from `offset` on, or why there are none.
 
-        Records are views of the log, which are good for this turn of the reactor.
+        Args:
+            may_wait: whether the reader may wait for the disk.
+
+        Raises:
+            ColdDataError: it may not, and would have to before the first record is there.
+            DamagedFileError: what stands there is not what was written, or cannot be read.
         """
+        mode = self._mode
+        mode.may_wait = may_wait
+        try:
+            return self._find(topic, queue_id, offset, count_max, matcher)
+        finally:
+            mode.may_wait = True
+
+    def _find(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: TagsMatcher | None,
+    ) -> GetMessageResult[memoryview]:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return _nothing(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -138,9 +170,18 @@ class LogReader:
     def find_run(self, queue: ConsumeQueue, offset: int, count_max: int) -> Run | None:
         """Return the records that `lend_message` finds without a matcher, if they are usual ones.
 
-        The quick road: most pulls find such. None says nothing but that the other must be asked.
-        Nothing is proven yet.
+        Most pulls find such. None says only that `lend_message` must be asked, as where the disk
+        would have to be waited for. Nothing is proven yet.
         """
+        self._mode.may_wait = False
+        try:
+            return self._measure(queue, offset, count_max)
+        except (ColdDataError, UnreadableError):
+            return None
+        finally:
+            self._mode.may_wait = True
+
+    def _measure(self, queue: ConsumeQueue, offset: int, count_max: int) -> Run | None:
         count_max = min(count_max, self._config.memory_count_max)
         # The unit behind them is looked at, too.
         units = queue.units(offset, count_max + 1)
@@ -153,12 +194,19 @@ class LogReader:
             return None
         end_position = self._dispatcher.dispatched_position
         lowest = self._usual_from(queue, end_position - self._memory_bytes)
-        buffer, begin = segment.buffer, segment.start_offset
-        end, bytes_max = begin + len(buffer), self._config.memory_bytes_max
-        count, found_bytes, last = measure_run(units, begin, end, lowest, bytes_max, count_max)
+        start, bytes_max = segment.start_offset, self._config.memory_bytes_max
+        end = start + segment.size_bytes
+        count, found_bytes, last = measure_run(units, start, end, lowest, bytes_max, count_max)
         if not count:
             return None
-        return count, found_bytes, end_position - last, units, queue.queue_id, offset, buffer, begin
+        at, size_bytes = _PLACE_AND_SIZE.unpack_from(units, (count - 1) * QUEUE_UNIT_BYTES)
+        begin = first - HEAD_BYTES
+        read_bytes = at + size_bytes - begin
+        if not 0 < read_bytes <= found_bytes + count * _GAP_BYTES:
+            return None
+        read = segment.lend(begin - start, read_bytes)
+        behind = end_position - last
+        return count, found_bytes, behind, units, queue.queue_id, offset, read, begin
 
     def _usual_from(self, queue: ConsumeQueue, disk_before: int) -> int:
         """Returns the place below which no usual record of a queue stands."""
@@ -216,11 +264,14 @@ class LogReader:
                 removed_before = self._next_segment(physical_offset)
                 next_offset += 1
                 continue
-            if physical_offset < plain_end:
-                plain = self._plain_record(queue, next_offset, physical_offset, size_bytes)
-                parts.append(memoryview(plain))
-            else:
-                parts.append(self._ledger_record(queue, next_offset, physical_offset, size_bytes))
+            try:
+                record = self._record(queue, next_offset, physical_offset, size_bytes)
+            except ColdDataError:
+                if parts:
+                    # It is left to the next read.
+                    break
+                raise
+            parts.append(record)
             next_offset += 1
             found_bytes += size_bytes
             removed_before = lowest
@@ -261,10 +312,13 @@ class LogReader:
             segment = self._segment_at(first)
         except IndexError:
             return parts, 0, 0
-        buffer, begin = segment.buffer, segment.start_offset
-        lowest, end = max(lowest, begin + HEAD_BYTES), begin + len(buffer)
+        start = segment.start_offset
+        lowest, end = max(lowest, start + HEAD_BYTES), start + segment.size_bytes
         unpack, append = PROOF.unpack_from, parts.append
-        for at, size_bytes, _ in QUEUE_UNIT.iter_unpack(units[: count_max * QUEUE_UNIT_BYTES]):
+        wanted: list[_Unit] = list(QUEUE_UNIT.iter_unpack(units[: count_max * QUEUE_UNIT_BYTES]))
+        # What was read, and the log's bytes that it holds.
+        read, begin, stop = memoryview(b""), 0, 0
+        for i, (at, size_bytes, _) in enumerate(wanted):
             found_bytes += size_bytes
             if (
                 at < lowest
@@ -273,9 +327,20 @@ class LogReader:
                 or (found_bytes > bytes_max and parts)
             ):
                 return parts, found_bytes - size_bytes, physical_offset
+            if at - HEAD_BYTES < begin or at + size_bytes > stop:
+                try:
+                    begin, stop = at - HEAD_BYTES, _end_of_run(wanted, i, end, bytes_max)
+                    read = memoryview(self._read_run(segment, begin, stop, at + size_bytes))
+                except UnreadableError:
+                    return parts, found_bytes - size_bytes, physical_offset
+                except ColdDataError:
+                    if parts:
+                        return parts, found_bytes - size_bytes, physical_offset
+                    raise ColdDataError(_runs(wanted, segment, end, bytes_max)) from None
+                stop = begin + len(read)
             place = at - begin
-            record = buffer[place : place + size_bytes]
-            chain_crc, body_crc, at_queue, at_offset, own_place = unpack(buffer, place - HEAD_BYTES)
+            record = read[place : place + size_bytes]
+            chain_crc, body_crc, at_queue, at_offset, own_place = unpack(read, place - HEAD_BYTES)
             if (
                 own_place != at
                 or at_offset != queue_offset
@@ -288,6 +353,33 @@ class LogReader:
             queue_offset += 1
         return parts, found_bytes, physical_offset
 
+    def _read_run(
+        self, segment: Segment, begin: int, stop: int, first_stop: int
+    ) -> bytes | bytearray:
+        """Reads records that stand close together, or the first alone where not all can be read."""
+        start = segment.start_offset
+        try:
+            return segment.lend(begin - start, stop - begin)
+        except UnreadableError:
+            if stop == first_stop:
+                raise
+            return segment.lend(begin - start, first_stop - begin)
+
+    def _record(
+        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size_bytes: int
+    ) -> memoryview:
+        """Returns a record, once it is proven to be the one that a unit names."""
+        place = queue, queue_offset, physical_offset, size_bytes
+        try:
+            if physical_offset < self._plain_end:
+                return memoryview(self._plain_record(*place))
+            return self._ledger_record(*place)
+        except UnreadableError as error:
+            what = f"record at {physical_offset}"
+            damage = DamagedFileError("log", what, f"{size_bytes} bytes", error)
+            self.on_damage(damage)
+            raise damage from error
+
     def _ledger_record(
         self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size_bytes: int
     ) -> memoryview:
@@ -296,18 +388,19 @@ class LogReader:
             segment = self._segment_at(physical_offset)
         except IndexError:
             raise self._not_proven(b"", queue, queue_offset, physical_offset) from None
-        buffer, place = segment.buffer, physical_offset - segment.start_offset
-        record = buffer[place : place + size_bytes]
-        if len(record) != size_bytes or size_bytes < _PROVEN_BYTES_MIN or place < HEAD_BYTES:
+        place = physical_offset - segment.start_offset
+        if not _PROVEN_BYTES_MIN <= size_bytes <= segment.size_bytes - place or place < HEAD_BYTES:
             raise self._not_proven(b"", queue, queue_offset, physical_offset)
-        chain_crc, body_crc, at_queue, at_offset, at = PROOF.unpack_from(buffer, place - HEAD_BYTES)
+        entry = memoryview(segment.lend(place - HEAD_BYTES, HEAD_BYTES + size_bytes))
+        record = entry[HEAD_BYTES:]
+        chain_crc, body_crc, at_queue, at_offset, at = PROOF.unpack_from(entry)
         if (
             at != physical_offset
             or at_offset != queue_offset
             or at_queue != queue.queue_id
             or (crc32c(record) != body_crc and (chain_crc or body_crc))
         ):
-            raw = bytes(buffer[place - HEAD_BYTES : place + size_bytes])
+            raw = bytes(entry)
             if not is_light_entry(raw, queue.topic, queue_offset, physical_offset):
                 raise self._not_proven(raw, queue, queue_offset, physical_offset)
         return record
@@ -347,6 +440,36 @@ class LogReader:
     def _next_segment(self, physical_offset: int) -> int:
         segment_bytes = self._store.segment_bytes
         return physical_offset - physical_offset % segment_bytes + segment_bytes
+
+
+def _end_of_run(wanted: Sequence[_Unit], first: int, limit: int, bytes_max: int) -> int:
+    """Returns where the last record ends that is read together with the one at `first`."""
+    at, size_bytes, _ = wanted[first]
+    end, found_bytes = at + size_bytes, size_bytes
+    for at, size_bytes, _ in islice(wanted, first + 1, None):
+        found_bytes += size_bytes
+        is_near = end <= at <= end + _GAP_BYTES and size_bytes > 0
+        if not is_near or at + size_bytes > limit or found_bytes > bytes_max:
+            break
+        end = at + size_bytes
+    return end
+
+
+def _runs(
+    wanted: Sequence[_Unit], segment: Segment, limit: int, bytes_max: int
+) -> list[tuple[Readable, int, int]]:
+    """Returns what an answer reads of a segment: offset and size of each part."""
+    parts: list[tuple[Readable, int, int]] = []
+    start, stop, found_bytes = segment.start_offset, 0, 0
+    for i, (at, size_bytes, _) in enumerate(wanted):
+        found_bytes += size_bytes
+        if not start + HEAD_BYTES <= at <= limit - size_bytes or (found_bytes > bytes_max and i):
+            break
+        if at + size_bytes > stop:
+            stop = _end_of_run(wanted, i, limit, bytes_max)
+            begin = at - HEAD_BYTES
+            parts.append((segment, begin - start, stop - begin))
+    return parts
 
 
 def first_place(position: int, plain_end: int) -> int:

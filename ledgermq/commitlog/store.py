@@ -39,7 +39,6 @@ from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import count_light_queues
 from ledgermq.commitlog.look_up import LookUp, QueryResult, run_to_end
 from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
-from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import (
     QUEUES_TOPIC,
     adopt_queue_ends,
@@ -64,6 +63,7 @@ from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.opening_progress import OpeningProgress
+from ledgermq.dledger.store.segment import ReadMode
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import decode_record_head
 
@@ -80,6 +80,7 @@ class MessageStore:
         read_at: ReadAt,
         *,
         segment_at: SegmentAt,
+        mode: ReadMode | None = None,
         plain_end: int = 0,
     ) -> None:
         """Build the parts; nothing is read or written before `open`.
@@ -89,6 +90,7 @@ class MessageStore:
             clock_ms: wall clock, ms since 1970.
             read_at: bytes of the data log by absolute position and size.
             segment_at: the segment of the ledger that holds a position.
+            mode: of the log's reads; None: they all may wait.
             plain_end: records below this position stand in a plain log, without heads.
         """
         self._config = config
@@ -96,7 +98,8 @@ class MessageStore:
         self._file_system = file_system
         self._clock_ms = clock_ms
         self._read_at = read_at
-        self._files = DerivedFiles(file_system, config.open_files_max)
+        self._mode = ReadMode() if mode is None else mode
+        self._files = DerivedFiles(file_system, config.open_files_max, self._mode)
         self._queues = ConsumeQueues(
             file_system, f"{config.root}/consumequeue", self._files, config.queue_segment_bytes
         )
@@ -119,10 +122,11 @@ class MessageStore:
             self._queues,
             config,
             segment_at=segment_at,
+            mode=self._mode,
             plain_end=plain_end,
         )
-        # The quick road of readers: see LogReader.find_run.
-        self.find_run = self._reader.find_run
+        # See LogReader.
+        self.find_run, self.lend_message = self._reader.find_run, self._reader.lend_message
         self._look_up = LookUp(
             store, read_at, self._dispatcher, self._queues, self._key_index, config, plain_end
         )
@@ -292,9 +296,9 @@ class MessageStore:
         """
         self._dispatcher.on_dispatched = notify
 
-    def on_damage(self, notify: OnDamage) -> None:
+    def on_damage(self, notify: Callable[[Exception], None]) -> None:
         """Have `notify` called when a read comes upon damage, before the read fails."""
-        self._reader.on_damage = self._files.on_damage = notify
+        self._reader.on_damage = self._files.on_damage = self._mode.on_unreadable = notify
 
     def make_scrub(self) -> Scrub:
         """Return a scrub of this store's log and of what derives from it."""
@@ -331,21 +335,13 @@ class MessageStore:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
+        *,
+        may_wait: bool = True,
     ) -> GetMessageResult[bytes]:
         """Return records of a queue from `offset` on, or why there are none."""
-        lent = self._reader.lend_message(topic, queue_id, offset, count_max, matcher)
+        lend = self._reader.lend_message
+        lent = lend(topic, queue_id, offset, count_max, matcher, may_wait=may_wait)
         return GetMessageResult(*lent[:4], [bytes(part) for part in lent.parts], *lent[5:])
-
-    def lend_message(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        count_max: int,
-        matcher: TagsMatcher | None,
-    ) -> GetMessageResult[memoryview]:
-        """Return the same as views of the log, which are good for this turn of the reactor."""
-        return self._reader.lend_message(topic, queue_id, offset, count_max, matcher)
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue, which is the same for ever; None while it has had no message."""

@@ -65,15 +65,15 @@ class LyingFile(RecordedFile):
 
 
 class LyingDisk(RecordingDisk):
-    """A disk that acknowledges every sync of a mapped file."""
+    """A disk that acknowledges every sync of a file."""
 
-    def create(self, path: str, size_bytes: int) -> RecordedFile:
-        file = super().create(path, size_bytes)
+    def reserve(self, path: str, size_bytes: int) -> RecordedFile:
+        file = super().reserve(path, size_bytes)
         file.__class__ = LyingFile
         return file
 
-    def map(self, path: str) -> RecordedFile:
-        file = super().map(path)
+    def open(self, path: str) -> RecordedFile:
+        file = super().open(path)
         file.__class__ = LyingFile
         return file
 

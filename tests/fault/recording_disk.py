@@ -36,12 +36,13 @@ class PowerCutError(OSError):
 
 
 class RecordedFile:
-    """One file, whatever its names; also the mapping of it."""
+    """One file, whatever its names."""
+
+    knows_cache = True
 
     def __init__(self, disk: "RecordingDisk", content: bytes, synced: bytes) -> None:
         self.disk = disk
         self.content = bytearray(content)
-        self.buffer = memoryview(self.content).toreadonly()
         # On the platter, and what it contained since, oldest first, with the time of each.
         self.synced = synced
         self.synced_at = 0
@@ -55,6 +56,9 @@ class RecordedFile:
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         return bytes(self.content[offset : offset + size_bytes])
+
+    def read_cached(self, offset: int, size_bytes: int) -> bytearray:
+        return self.content[offset : offset + size_bytes]
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         done = self.disk.first_part(len(data))
@@ -221,7 +225,7 @@ class RecordingDisk:
     def modified_ms(self, path: str) -> int:
         return 0
 
-    def create(self, path: str, size_bytes: int) -> RecordedFile:
+    def reserve(self, path: str, size_bytes: int) -> RecordedFile:
         self.point("create")
         if self.free_bytes is not None and size_bytes > self.free_bytes:
             raise DiskFullError(path, size_bytes)
@@ -234,14 +238,10 @@ class RecordingDisk:
         self.point("created")
         return file
 
-    def map(self, path: str) -> RecordedFile:
+    def open(self, path: str) -> RecordedFile:
         if path not in self.names_now:
             raise FileNotFoundError(path)
         return self.names_now[path]
-
-    # What is mapped and what is not makes no difference here.
-    reserve = create
-    open = map
 
     def read(self, path: str) -> bytes | None:
         file = self.names_now.get(path)

@@ -129,7 +129,7 @@ def test_a_vote_file_whose_names_are_not_synced_is_found_out(
 
 def test_a_cut_tears_and_reorders_what_was_not_synced() -> None:
     disk = RecordingDisk()
-    file = disk.create("/d/0", 2048)
+    file = disk.reserve("/d/0", 2048)
     file.sync()
     disk.sync_directory("/d")
     file.write(0, b"a" * 1024)

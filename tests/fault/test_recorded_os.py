@@ -10,7 +10,7 @@ import pytest
 from ledgermq.broker.storage import state_files
 from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.dledger.store.errors import StoreError
-from ledgermq.dledger.store.filesystem import RealFileSystem, _RealMappedFile
+from ledgermq.dledger.store.filesystem import RealFileSystem, _RealFile
 from ledgermq.state.errors import StateFileError
 from tests.fault.crash_states import (
     explore_files,
@@ -123,7 +123,7 @@ def look_at_create() -> None:
     with recorded_files(disk) as system:
         os.mkdir(system.root + "/data")
         path = system.root + "/data/0"
-        file = RealFileSystem().create(path, 8192)
+        file = RealFileSystem().reserve(path, 8192)
         file.sync()
         RealFileSystem().sync_directory(system.root + "/data")
         states: list[State] = list(disk.states(100, random.Random(1)))
@@ -131,18 +131,18 @@ def look_at_create() -> None:
     assert all(state[path] == bytes(8192) for state in states)
 
 
-def create_with_name_first(self: RealFileSystem, path: str, size_bytes: int) -> _RealMappedFile:
+def create_with_name_first(self: RealFileSystem, path: str, size_bytes: int) -> _RealFile:
     number = os.open(path, _OPEN, 0o644)
     os.posix_fallocate(number, 0, size_bytes)
-    return _RealMappedFile(number, size_bytes)
+    return _RealFile(number)
 
 
-def create_with_size_last(self: RealFileSystem, path: str, size_bytes: int) -> _RealMappedFile:
+def create_with_size_last(self: RealFileSystem, path: str, size_bytes: int) -> _RealFile:
     temporary = os.path.dirname(path) + ".tmp"
     number = os.open(temporary, _OPEN, 0o644)
     os.rename(temporary, path)
     os.posix_fallocate(number, 0, size_bytes)
-    return _RealMappedFile(number, size_bytes)
+    return _RealFile(number)
 
 
 def test_a_new_file_has_its_name_and_its_size_together() -> None:
@@ -151,15 +151,15 @@ def test_a_new_file_has_its_name_and_its_size_together() -> None:
 
 @pytest.mark.parametrize("create", [create_with_name_first, create_with_size_last])
 def test_a_name_before_its_size_is_found_out(
-    create: Callable[[RealFileSystem, str, int], _RealMappedFile], monkeypatch: pytest.MonkeyPatch
+    create: Callable[[RealFileSystem, str, int], _RealFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RealFileSystem, "create", create)
+    monkeypatch.setattr(RealFileSystem, "reserve", create)
     with pytest.raises(AssertionError, match="opened|renamed"):
         look_at_create()
 
 
 def test_real_files_that_are_not_synced_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_RealMappedFile, "sync", lambda self: None)
+    monkeypatch.setattr(_RealFile, "sync", lambda self: None)
     with pytest.raises((AssertionError, StoreError)):
         explore_files(1, 8)
 

@@ -45,7 +45,6 @@ def test_what_a_killed_process_left_unsynced_is_synced_by_the_next(seed: int) ->
     what stands in a full segment, and the names of files."""
     disk = new_disk(seed)
     append(open_store(disk), 30)
-    disk.reopen_pages()
     store = open_store(disk)
     assert store.last_index == 29
     store.sync()
@@ -72,7 +71,7 @@ def test_a_machine_stops_before_the_chosen_operation() -> None:
     with pytest.raises(MachineStoppedError):
         append(open_store(disk), 100)
     with pytest.raises(MachineStoppedError):
-        disk.create("/store/x", 10)
+        disk.reserve("/store/x", 10)
     disk.restart()
     open_store(disk)
 
@@ -80,16 +79,16 @@ def test_a_machine_stops_before_the_chosen_operation() -> None:
 def test_a_failed_write_counts_as_clean() -> None:
     """As Linux has it: the second sync succeeds, and what the first one lost stays lost."""
     disk = new_disk()
-    file = disk.create("/store/x", 4096)
+    file = disk.reserve("/store/x", 4096)
     disk.sync_directory("/store")
     file.write(0, b"lost")
     disk.sync_errors = 1
     with pytest.raises(OSError, match="Input/output error"):
         file.sync()
     file.sync()
-    assert bytes(file.buffer[:4]) == b"lost"
+    assert file.read(0, 4) == b"lost"
     disk.cut_power()
-    assert bytes(disk.files["/store/x"].buffer[:4]) == bytes(4)
+    assert disk.files["/store/x"].read(0, 4) == bytes(4)
 
 
 def test_retention_on_a_full_disk_changes_nothing() -> None:

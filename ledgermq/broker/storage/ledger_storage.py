@@ -59,11 +59,13 @@ class LedgerStorage(Storage):
             self._now_ms,
             self.ledger_store.data.read,
             segment_at=self.ledger_store.data.segment_at,
+            mode=self.ledger_store.mode,
         )
 
     def _new_mixed_messages(self, file_system: FileSystem) -> MessageStore:
         config = self._config
-        plain = PlainCommitLog(file_system, str(config.commit_log_path), config.segment_bytes)
+        directory, mode = str(config.commit_log_path), self.ledger_store.mode
+        plain = PlainCommitLog(file_system, directory, config.segment_bytes, mode)
         divided_offset = int(self._plain_names[-1]) + config.segment_bytes
         log = MixedLog(plain, self.ledger_store, self.ledger_store.data, divided_offset)
         self._mixed_log = log

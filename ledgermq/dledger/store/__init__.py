@@ -1,6 +1,6 @@
 """The stores of the ledger: bytes on disk, byte for byte as upstream's DLedger lays them out.
 
-DLedgerMmapFileStore keeps entries and index in mapped segments, DLedgerMemoryStore keeps them in
+DLedgerMmapFileStore keeps entries and index in segments, DLedgerMemoryStore keeps them in
 memory; both are LedgerStores. VoteFile keeps term and vote. Segment and Segments serve other logs
 of fixed-size files as well. All of them reach the disk through FileSystem. Read file_store.py
 first, then recovery.py.

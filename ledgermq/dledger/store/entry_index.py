@@ -22,6 +22,10 @@ from ledgermq.dledger.store.segments import Segments
 
 # Upstream's size of an index segment: 5,242,880 units.
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024
+# Units are read in blocks of this size where many are wanted; first come as many as most reads do.
+_BLOCK_BYTES: Final = 1 << 16
+_FIRST_BLOCK_BYTES: Final = 1 << 12
+assert _BLOCK_BYTES % INDEX_UNIT_BYTES == _FIRST_BLOCK_BYTES % INDEX_UNIT_BYTES == 0
 
 
 class IndexUnit(NamedTuple):
@@ -49,15 +53,15 @@ class EntryIndex:
         if not self.segments.holds(position):
             return None
         segment = self.segments.segment_at(position)
-        unit = INDEX_UNIT.unpack_from(segment.buffer, position - segment.start_offset)
+        unit = INDEX_UNIT.unpack(segment.lend(position - segment.start_offset, INDEX_UNIT_BYTES))
         return IndexUnit._make(unit) if unit[0] == ENTRY_MAGIC else None
 
     def find_first(self) -> IndexUnit | None:
         """Returns the first unit that was written, None when none was."""
-        for start in self.segments.starts:
-            for fields in INDEX_UNIT.iter_unpack(self.segments.segment_at(start).buffer):
-                if fields[0] == ENTRY_MAGIC:
-                    return IndexUnit._make(fields)
+        starts = self.segments.starts
+        for fields in self.units_from(starts[0] // INDEX_UNIT_BYTES) if starts else ():
+            if fields[0] == ENTRY_MAGIC:
+                return IndexUnit._make(fields)
         return None
 
     def units_from(self, index: int) -> Iterator[tuple[int, ...]]:
@@ -65,18 +69,22 @@ class EntryIndex:
         position = index * INDEX_UNIT_BYTES
         while self.segments.holds(position):
             segment = self.segments.segment_at(position)
-            offset = position - segment.start_offset
-            yield from INDEX_UNIT.iter_unpack(segment.buffer[offset:])
-            position += len(segment.buffer) - offset
+            block = segment.lend(position - segment.start_offset, _BLOCK_BYTES)
+            yield from INDEX_UNIT.iter_unpack(block)
+            position += len(block)
 
     def run_from(self, index: int, count_max: int) -> Iterator[tuple[int, ...]]:
-        """Returns the fields of at most so many units, of the segment of `index` only."""
+        """Yields the fields of at most so many units, of the segment of `index` only."""
         position = index * INDEX_UNIT_BYTES
         segment = self.segments.segment_at(position)
         offset = position - segment.start_offset
-        return INDEX_UNIT.iter_unpack(
-            segment.buffer[offset : offset + count_max * INDEX_UNIT_BYTES]
-        )
+        end = min(offset + count_max * INDEX_UNIT_BYTES, segment.size_bytes)
+        block_bytes = _FIRST_BLOCK_BYTES
+        while offset < end:
+            block = segment.lend(offset, min(block_bytes, end - offset))
+            yield from INDEX_UNIT.iter_unpack(block)
+            offset += len(block)
+            block_bytes = _BLOCK_BYTES
 
     def starts_lacking(self, first_index: int, end_index: int) -> list[int]:
         """Returns the starts of the files that the units of these entries need and lack."""
@@ -155,7 +163,7 @@ class EntryIndex:
         if tail is None:
             return False
         offset = entries.first_index * INDEX_UNIT_BYTES - tail.start_offset
-        return 0 <= offset <= len(tail.buffer) - len(entries.starts) * INDEX_UNIT_BYTES
+        return 0 <= offset <= tail.size_bytes - len(entries.starts) * INDEX_UNIT_BYTES
 
 
 def pack_units(buffer: memoryview, offset: int, entries: EntrySlice) -> None:

@@ -1,6 +1,17 @@
 """What the stores raise beyond the errors of the ledger: bad disks and wrong files."""
 
+from typing import Protocol
+
 from ledgermq.dledger.errors import LedgerError
+
+
+class Readable(Protocol):
+    """A file that can be read while the reactor goes on."""
+
+    path: str
+
+    def load(self, offset: int, size_bytes: int) -> None:
+        """Brings bytes into the page cache; waits for the disk."""
 
 
 class StoreError(LedgerError):
@@ -59,6 +70,38 @@ class CorruptStoreError(StoreError):
             f"{self.path} is damaged at offset {self.offset} (entry {self.index}):"
             f" {self.field} is {self.found}, expected {self.expected}"
         )
+
+
+class UnreadableError(CorruptStoreError):
+    """The disk does not give bytes of a file: the read fails, or the file ends before them.
+
+    Damage like a checksum that does not fit.
+    """
+
+    def __init__(self, path: str, offset: int, size_bytes: int, reason: str) -> None:
+        super().__init__(path, offset, "content", f"{size_bytes} bytes", reason, -1)
+        self.args = (path, offset, size_bytes, reason)
+        self.size_bytes = size_bytes
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"cannot read {self.path}: {self.reason} ({self.size_bytes} bytes at offset"
+            f" {self.offset})"
+        )
+
+
+class ColdDataError(StoreError):
+    """Bytes are not in the page cache, and the reader must not wait for the disk."""
+
+    def __init__(self, parts: "list[tuple[Readable, int, int]]") -> None:
+        super().__init__(parts)
+        # File, offset and size of each part that the reader is about to read.
+        self.parts = parts
+
+    def __str__(self) -> str:
+        file, offset, size_bytes = self.parts[0]
+        return f"{file.path}: {size_bytes} bytes at offset {offset} are not in memory"
 
 
 class StoreFailedError(StoreError):

@@ -1,12 +1,12 @@
-"""DLedgerMmapFileStore: the ledger of one member in mapped files, as upstream lays them out.
+"""DLedgerMmapFileStore: the ledger of one member in files as upstream lays them out.
 
     dledger-n0/data/<20 digits>     entries back to back; a blank closes each full segment
     dledger-n0/index/<20 digits>    the 32-byte unit of entry i at byte i * 32
     dledger-n0/checkpoint, start, durable   see marks.py
     dledger-n0/torn-<20 digits>     what a recovery cut off, named by its position
 
-An append is one write of the data and one slice assignment into the index mapping; all checks, and
-all files that might not fit on the disk, come before the first byte. Commit points: of an append,
+An append is one write of the data and one of the index; no file is mapped. All checks, and all
+files that might not fit on the disk, come before the first byte. Commit points: of an append,
 the sync; of a truncation, the zeroed head; of a drop or reset, the mark `start`.
 
 The reactor appends and reads. What waits for the disk is begun here and run by the keeper
@@ -43,7 +43,7 @@ from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import Marks
 from ledgermq.dledger.store.opening import Opening, RecoveryReport
 from ledgermq.dledger.store.opening_progress import OpeningProgress
-from ledgermq.dledger.store.segment import Segment, segment_name
+from ledgermq.dledger.store.segment import ReadMode, Segment, segment_name
 from ledgermq.dledger.store.segments import Segments
 
 
@@ -72,11 +72,12 @@ class DLedgerMmapFileStore:
         self._codec = codec
         self.directory = directory
         self.segment_bytes = segment_bytes
+        # Whether the reads of data and index may wait, and what learns of those that fail.
+        self.mode = ReadMode()
         # The data log; others may read its segments, up to what they know to be committed.
-        self.data = Segments(file_system, os.path.join(directory, "data"), segment_bytes)
-        self._index = EntryIndex(
-            Segments(file_system, os.path.join(directory, "index"), index_segment_bytes)
-        )
+        data, index = (os.path.join(directory, name) for name in ("data", "index"))
+        self.data = Segments(file_system, data, segment_bytes, self.mode)
+        self._index = EntryIndex(Segments(file_system, index, index_segment_bytes, self.mode))
         self._marks = Marks(file_system, directory)
         # As in LedgerStore.
         self.first_index = 0
@@ -196,13 +197,13 @@ class DLedgerMmapFileStore:
             starts.append(position - begin)
             end += size
             term = unit_term
-        self._check(first, read_head(self.data.read(begin, HEAD_BYTES)))
-        last = read_head(self.data.read(begin + starts[-1], HEAD_BYTES))
+        data = self.data.read(begin, end - begin)
+        self._check(first, read_head(data))
+        last = read_head(data, starts[-1])
         expected = (first_index + len(starts) - 1, term, end - begin - starts[-1])
         found = (last.index, last.term, last.size)
         if found != expected:
             raise self._disagreement(begin + starts[-1], "head", expected, found, expected[0])
-        data = self.data.read(begin, end - begin)
         return EntrySlice(
             data,
             starts,

@@ -1,18 +1,18 @@
 """What the stores ask of a disk: one seam, so that a simulated disk can stand below the same code.
 
-Three kinds of files pass it. Segments have a fixed size from their first moment; those of a log are
-read through a mapping and written by `write` (`create`, `map`), others are never mapped (`reserve`,
-`open`). Small files are replaced as a whole, durably (`read`, `replace`).
-Directories are listed and synced. Paths are strings that `RealFileSystem` hands to the operating
-system as they are.
+Two kinds of files pass it. Segments have a fixed size from their first moment (`reserve`, `open`).
+Small files are replaced as a whole, durably (`read`, `replace`). Directories are listed and synced.
+Paths are strings that `RealFileSystem` hands to the operating system as they are.
 
-What may be assumed after a crash: bytes written to a mapped file may be on disk in part and in any
+No file is mapped: where a page of a mapping cannot be read, or finds no room, the process ends by a
+signal (SIGBUS); `read` and `write` raise OSError there.
+
+What may be assumed after a crash: bytes written to a segment may be on disk in part and in any
 order until `sync` returned; a name that was made, replaced or removed may be there or not until
 `sync_directory` returned; `replace` leaves either the old content or the new one.
 """
 
 import errno
-import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -22,23 +22,42 @@ from ledgermq.dledger.store.errors import DiskFullError
 
 
 class File(Protocol):
-    """An open file of fixed size. Nobody closes it: its descriptor goes with the last reference."""
+    """An open file of fixed size. Its descriptor is closed with the last reference to it."""
+
+    # Whether the file system can tell what is in the page cache; certain after a `read_cached`.
+    knows_cache: bool
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Returns so many bytes, fewer at the end of the file.
+        """Returns so many bytes, fewer at the end of the file; may wait for the disk.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+
+    def read_cached(self, offset: int, size_bytes: int) -> bytearray | None:
+        """Returns what `read` does if no byte of it has to come from the disk, None otherwise.
+
+        None also where the file system cannot tell: see `knows_cache`.
 
         Raises:
             OSError: they cannot be read.
         """
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """Puts bytes where `read`, and the mapping if there is one, have them at once; they fit.
-
-        Cheaper than a mapping for a log that grows: there each new page costs a fault, a look at
-        the disk, and zeros that are written over.
+        """Puts bytes where `read` has them at once; they fit.
 
         Raises:
             OSError: some of them may be there.
+        """
+
+    def rewrite(self, offset: int, end: int) -> None:
+        """Writes the bytes from `offset` up to `end` again, as they are.
+
+        Pages whose writing failed count as clean afterwards, and no later sync writes them: they
+        are read from memory and are not on disk.
+
+        Raises:
+            OSError: some of them may be, or they cannot be read.
         """
 
     def sync(self) -> None:
@@ -51,28 +70,8 @@ class File(Protocol):
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         """Yields ranges from `offset` on; outside of them the file was never written: zeros."""
 
-
-class MappedFile(File, Protocol):
-    """A file that is mapped; its maker owns the mapping and ends all views before `close`."""
-
-    # All of the file, to be read: a store into it could end the process where a write is an error.
-    buffer: memoryview
-
-    def rewrite(self, offset: int, end: int) -> None:
-        """Writes the bytes from `offset` up to `end` anew, as they are.
-
-        Pages whose writing failed count as clean afterwards, and no later sync writes them: they
-        are read from memory and are not on disk.
-
-        Raises:
-            OSError: some of them may be.
-        """
-
     def close(self) -> None:
-        """Gives the mapping back; a `sync` does nothing from here on.
-
-        A view that is still held keeps the memory, not the file name.
-        """
+        """Gives the file back; a `sync` does nothing from here on, a `read` raises OSError."""
 
 
 class FileSystem(Protocol):
@@ -98,8 +97,8 @@ class FileSystem(Protocol):
     def modified_ms(self, path: str) -> int:
         """Returns when the file was last written, in ms of the wall clock."""
 
-    def create(self, path: str, size_bytes: int) -> MappedFile:
-        """Makes a file of zeros whose blocks are reserved, and maps it.
+    def reserve(self, path: str, size_bytes: int) -> File:
+        """Makes a file of zeros whose blocks are reserved.
 
         The name appears with the full size or not at all, also after a kill; it is durable after
         `sync` of the file and `sync_directory`. A file of that name is replaced.
@@ -108,17 +107,15 @@ class FileSystem(Protocol):
             DiskFullError: there is no such file then.
         """
 
-    def map(self, path: str) -> MappedFile:
-        """Maps a file that exists, at its present size."""
-
-    def reserve(self, path: str, size_bytes: int) -> File:
-        """Makes a file as `create` does, without a mapping."""
-
     def open(self, path: str) -> File:
-        """Opens a file that exists, without a mapping."""
+        """Opens a file that exists."""
 
     def read(self, path: str) -> bytes | None:
-        """Returns a whole file, or None when there is no such file."""
+        """Returns a whole file, or None when there is no such file.
+
+        A file whose content the disk does not give (EIO) is returned as `UNREADABLE`, which is
+        what a damaged file is to every reader of such files.
+        """
 
     def replace(self, path: str, data: bytes) -> None:
         """Replaces the file's content by way of `<path>.tmp`; durable on return.
@@ -134,8 +131,18 @@ class FileSystem(Protocol):
         """Returns when the names in the directory are on disk."""
 
 
+# What `FileSystem.read` returns for a file that cannot be read: no key, no value, no checksum.
+UNREADABLE: Final = b"\0"
+# Of a read: fail with EAGAIN where it would wait for the disk (Linux 4.14).
+_CACHED_ONLY: Final = getattr(os, "RWF_NOWAIT", 0)
+# How such a read fails where the file system, or the kernel, has none.
+_CANNOT_TELL: Final = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
+_PAGE_BYTES: Final = 4096
+_REWRITTEN_BYTES: Final = 1 << 18
+
+
 class _Descriptor:
-    """A file descriptor that closes when nobody refers to it: a sync in another thread keeps it."""
+    """A file descriptor that closes with its last reference: a sync in another thread keeps it."""
 
     __slots__ = ("number",)
 
@@ -149,14 +156,38 @@ class _Descriptor:
 class _RealFile:
     """A file by its descriptor."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "knows_cache")
 
     def __init__(self, number: int) -> None:
+        self.knows_cache = True
         self._descriptor: _Descriptor | None = _Descriptor(number)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         descriptor = self._held()
-        return os.pread(descriptor.number, size_bytes, offset)
+        data = os.pread(descriptor.number, size_bytes, offset)
+        if len(data) == size_bytes:
+            return data
+        # A read ends early at the end of the file, and before a page that cannot be read.
+        parts = [data]
+        while data:
+            offset += len(data)
+            size_bytes -= len(data)
+            data = os.pread(descriptor.number, size_bytes, offset)
+            parts.append(data)
+        return b"".join(parts)
+
+    def read_cached(self, offset: int, size_bytes: int) -> bytearray | None:
+        descriptor = self._held()
+        buffer = bytearray(size_bytes)
+        try:
+            size = os.preadv(descriptor.number, [buffer], offset, _CACHED_ONLY)
+        except OSError as error:
+            if error.errno in _CANNOT_TELL:
+                self.knows_cache = False
+            elif error.errno != errno.EAGAIN:
+                raise
+            return None
+        return buffer if size == size_bytes else None
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         descriptor = self._held()
@@ -164,6 +195,12 @@ class _RealFile:
         while written < len(data):
             rest = memoryview(data)[written:]
             written += os.pwrite(descriptor.number, rest, offset + written)
+
+    def rewrite(self, offset: int, end: int) -> None:
+        # In whole pages: one byte of a page makes it dirty, and its neighbors may be unreadable.
+        begin = offset - offset % _PAGE_BYTES
+        for at in range(begin, end, _REWRITTEN_BYTES):
+            self.write(at, self.read(at, min(_REWRITTEN_BYTES, end - at)))
 
     def sync(self) -> None:
         descriptor = self._descriptor
@@ -185,37 +222,15 @@ class _RealFile:
                 raise
             yield start, offset
 
+    def close(self) -> None:
+        self._descriptor = None
+
     def _held(self) -> _Descriptor:
-        """Returns the descriptor, which cannot be closed while somebody refers to it."""
+        """Returns the descriptor, which stays open while it is referred to."""
         descriptor = self._descriptor
         if descriptor is None:
             raise OSError(errno.EBADF, "the file is closed")
         return descriptor
-
-
-class _RealMappedFile(_RealFile):
-    """A file mapped into memory."""
-
-    __slots__ = ("_mapping", "buffer")
-
-    def __init__(self, number: int, size_bytes: int) -> None:
-        super().__init__(number)
-        self._mapping = mmap.mmap(number, size_bytes, access=mmap.ACCESS_READ)
-        self.buffer = memoryview(self._mapping)
-
-    def rewrite(self, offset: int, end: int) -> None:
-        # A byte makes its page dirty. One page after the other: in whole they may be a gigabyte.
-        for at in range(offset - offset % mmap.PAGESIZE, end, mmap.PAGESIZE):
-            self.write(at, self.buffer[at : at + 1])
-
-    def close(self) -> None:
-        self._descriptor = None
-        self.buffer.release()
-        try:
-            self._mapping.close()
-        except BufferError:
-            # A view is alive, so the memory is: it goes with the last view.
-            pass
 
 
 # What is made is for the user of this process alone: messages, names and votes stand in it.
@@ -252,13 +267,6 @@ class RealFileSystem:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
-    def create(self, path: str, size_bytes: int) -> MappedFile:
-        return _RealMappedFile(_reserve(path, size_bytes), size_bytes)
-
-    def map(self, path: str) -> MappedFile:
-        number = _open_known(path)
-        return _RealMappedFile(number, os.fstat(number).st_size)
-
     def reserve(self, path: str, size_bytes: int) -> File:
         return _RealFile(_reserve(path, size_bytes))
 
@@ -271,6 +279,10 @@ class RealFileSystem:
                 return file.read()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return UNREADABLE
 
     def replace(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"

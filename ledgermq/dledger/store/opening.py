@@ -8,7 +8,7 @@ the first one was killed.
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ledgermq.dledger.entry import (
@@ -23,6 +23,7 @@ from ledgermq.dledger.store.errors import (
     CorruptStoreError,
     DiskFullError,
     StoreFormatError,
+    UnreadableError,
 )
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import Marks, Start
@@ -110,6 +111,8 @@ class Opening:
         self._marks = marks
         # Not one entry of the log is good.
         self._is_given_up = False
+        # The disk does not give a part of the index, which is made again as a whole.
+        self._is_index_unreadable = False
         self._file_system = file_system
         self._data = data
         self._index = index
@@ -137,23 +140,20 @@ class Opening:
         state = self._find_walk_start(first_index, first_position, verify_from)
         walked_from = state.next_index
         self._walk(state, verify_from)
-        if lost is not None:
-            state = Walk(next_index=first_index, position=first_position)
-            first_index, first_position, state = self._give_up_from(
-                first_index, first_position, state, lost
-            )
-        elif is_damage(
-            state,
-            committed_index=self._committed_index,
-            durable_index=self._durable_index,
-            find_unit=self._index.find,
-            is_good=self._is_good,
-        ):
+        if self._is_index_unreadable and walked_from > first_index:
+            state, walked_from = Walk(next_index=first_index, position=first_position), first_index
+            self._walk(state, verify_from)
+        if lost is None and self._is_damage(state):
             # Damage seldom comes alone: what was not verified before it may be bad, too.
             state, walked_from = Walk(next_index=first_index, position=first_position), first_index
             self._walk(state, 0)
+            # A read that failed may have gone well now.
+            lost = self._corrupt(state) if self._is_damage(state) else None
+        elif lost is not None:
+            state = Walk(next_index=first_index, position=first_position)
+        if lost is not None:
             first_index, first_position, state = self._give_up_from(
-                first_index, first_position, state, self._corrupt(state)
+                first_index, first_position, state, lost
             )
         self._note_beginning(first_index, first_position)
         copies = self._copy_tail(state.position)
@@ -189,15 +189,24 @@ class Opening:
             report=report,
         )
 
+    def _is_damage(self, state: Walk) -> bool:
+        return is_damage(
+            state,
+            committed_index=self._committed_index,
+            durable_index=self._durable_index,
+            find_unit=self._find_unit,
+            is_good=self._is_good,
+        )
+
     def _walk(self, state: Walk, verify_from: int) -> None:
         """Moves `state` to the end of the good entries; see recovery.walk."""
         data = self._data
         segments = [
-            (start, data.segment_at(start).buffer)
+            (start, data.segment_at(start))
             for start in data.starts
             if start + data.segment_bytes > state.position
         ]
-        units, begin = self._index.units_from(state.next_index), state.position
+        units, begin = self._units_from(state.next_index), state.position
         progress = self._progress
         progress.begin("checks its ledger", max(data.end_position - begin, 0), "bytes")
         walk(
@@ -209,6 +218,23 @@ class Opening:
             lambda position: progress.reach(position - begin),
         )
 
+    def _find_unit(self, index: int) -> IndexUnit | None:
+        """Returns the unit of an entry, None where no file has one or the disk does not give it."""
+        try:
+            return self._index.find(index)
+        except UnreadableError:
+            self._is_index_unreadable = True
+            return None
+
+    def _units_from(self, index: int) -> Iterator[tuple[int, ...]]:
+        """Yields the fields of the units from `index` on, as far as the disk gives them."""
+        if self._is_index_unreadable:
+            return
+        try:
+            yield from self._index.units_from(index)
+        except UnreadableError:
+            self._is_index_unreadable = True
+
     def _distrust_cache(self) -> None:
         """Lets the first sync bring to disk what is behind the durable mark, whatever the page
         cache says of it; of a store that Java wrote, which has no mark, what is not written yet.
@@ -216,7 +242,7 @@ class Opening:
         data, units = self._data, self._index.segments
         position, unit_position = data.end_position, units.end_position
         if self._durable_index is not None:
-            unit = self._index.find(self._durable_index)
+            unit = self._find_unit(self._durable_index)
             position = unit.position if unit is not None else data.first_position
             unit_position = max(self._durable_index, 0) * INDEX_UNIT_BYTES
         data.distrust(position)
@@ -240,10 +266,11 @@ class Opening:
         position = data.first_position
         if start is not None and position <= start.first_position < data.end_position:
             return start.first_index, start.first_position
-        head = data.read(position, HEAD_BYTES)
-        if head.count(0) == HEAD_BYTES:
-            # A log that Java began inside a segment; only its index knows where.
-            unit = self._index.find_first()
+        head = self._read_head(position)
+        if head.count(0) == len(head):
+            # A log that Java began inside a segment, or one whose beginning the disk does not give:
+            # only its index knows where.
+            unit = self._find_first_unit()
             if unit is not None:
                 return unit.index, unit.position
         if len(head) == HEAD_BYTES:
@@ -251,6 +278,20 @@ class Opening:
             if found.magic == ENTRY_MAGIC and found.position == position:
                 return found.index, position
         return 0, position
+
+    def _read_head(self, position: int) -> bytes:
+        """Returns the bytes of the head at a position; none where the disk does not give them."""
+        try:
+            return self._data.read(position, HEAD_BYTES)
+        except UnreadableError:
+            return b""
+
+    def _find_first_unit(self) -> IndexUnit | None:
+        try:
+            return self._index.find_first()
+        except UnreadableError:
+            self._is_index_unreadable = True
+            return None
 
     def _gap_found(self, gap: StoreFormatError) -> None:
         """A file of the log is missing, or not whole: what it held was on disk for certain."""
@@ -326,23 +367,30 @@ class Opening:
         if self._verify_all or not has_first_unit:
             return Walk(next_index=first_index, position=first_position)
         for start in reversed(starts[1 : max(len(starts) - WALKED_SEGMENTS, 0) + 1]):
-            buffer = data.segment_at(start).buffer
-            if start <= verify_from and is_sane_first(buffer, start, 0, self._index.find):
-                return Walk(next_index=read_head(buffer).index, position=start)
+            head = self._read_head(start)
+            if start > verify_from or not head:
+                continue
+            if is_sane_first(data.segment_at(start), start, 0, self._find_unit):
+                return Walk(next_index=read_head(head).index, position=start)
         return Walk(next_index=first_index, position=first_position)
 
     def _verify_from(self) -> int:
         """Returns from where on checksums are verified: the last used segment, all not yet durable.
 
-        What lies before was verified when it was written and is again when it is read.
+        What lies before was verified when it was written and is again when it is read. A segment
+        whose beginning the disk does not give is used; where peers have what it held, everything is
+        verified.
         """
-        data = self._data
         if self._verify_all:
             return 0
-        used = [start for start in data.starts if any(data.read(start, HEAD_BYTES))]
+        heads = {start: self._read_head(start) for start in self._data.starts}
+        if self._on_damage is not None and b"" in heads.values():
+            self._verify_all = True
+            return 0
+        used = [start for start, head in heads.items() if any(head) or not head]
         if self._durable_index is None:
             return used[max(len(used) - WALKED_SEGMENTS, 0)] if used else 0
-        unit = self._index.find(self._durable_index)
+        unit = self._find_unit(self._durable_index)
         if unit is None or not used:
             return 0
         return min(used[-1], unit.position)
@@ -351,8 +399,8 @@ class Opening:
         data = self._data
         if not data.holds(unit.position):
             return False
-        buffer = data.segment_at(unit.position).buffer
-        return has_good_entry(buffer, unit.position % data.segment_bytes, unit, self._crc32c)
+        segment = data.segment_at(unit.position)
+        return has_good_entry(segment, unit.position % data.segment_bytes, unit, self._crc32c)
 
     def _copy_tail(self, position: int) -> tuple[str, ...]:
         """Copies aside what stands in the files behind the end of the good entries."""
@@ -366,7 +414,7 @@ class Opening:
             if not ranges:
                 continue
             stop = min(ranges[-1][1], begin + _COPIED_BYTES_MAX)
-            content = segment.read(begin, stop - begin).rstrip(b"\0")
+            content = segment.read_readable(begin, stop - begin).rstrip(b"\0")
             name = f"torn-{segment_name(start + begin)}"
             path = os.path.join(os.path.dirname(data.directory), name)
             self._file_system.replace(path, content)
@@ -377,7 +425,10 @@ class Opening:
         """Makes the index agree with the data; returns how many units were written anew."""
         index, segments = self._index, self._index.segments
         bad_index, position = state.units_bad_from or (state.next_index, state.position)
-        if segments.holds(first_index * INDEX_UNIT_BYTES):
+        if self._is_index_unreadable:
+            bad_index, position = first_index, self._data.first_position
+            index.reset(first_index)
+        elif segments.holds(first_index * INDEX_UNIT_BYTES):
             index.truncate(bad_index, None)
             index.drop_before(first_index)
         else:
@@ -390,8 +441,8 @@ class Opening:
         for start in self._data.starts:
             stop = min(state.position, start + self._data.segment_bytes)
             if bad_index < state.next_index and position < stop:
-                buffer = self._data.segment_at(start).buffer
-                segments.append(units_of(buffer, position - start, stop - start))
+                segment = self._data.segment_at(start)
+                segments.append(units_of(segment, position - start, stop - start))
                 progress.reach(stop - begin)
                 position = stop
         assert segments.end_position == state.next_index * INDEX_UNIT_BYTES

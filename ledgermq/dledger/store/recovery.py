@@ -1,4 +1,4 @@
-"""Where the good prefix of a log ends: pure functions over the buffers of its segments.
+"""Where the good prefix of a log ends: functions over the bytes of its segments.
 
 The data log decides, entry by entry; the index log is the second copy of each entry's identity.
 Only the first entry of a log that begins behind 0 is believed when both agree: no checksum covers
@@ -9,7 +9,7 @@ mark when that is farther back, and goes on until something is not the next entr
     found at the end                              meaning
     zeros                                         never written: the end
     blank, and no good entry behind it            the end is before the blank
-    anything else                                 torn, or damaged: `is_damage` decides
+    anything else, or bytes that cannot be read   torn, or damaged: `is_damage` decides
 
 A torn tail holds entries that were never acknowledged: a power cut kept some of their pages, in any
 order. It is cut. Damage is a bad or missing entry that was once on disk for certain: its index is
@@ -21,7 +21,7 @@ store is left as it is.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from ledgermq.dledger.entry import (
     BLANK,
@@ -37,17 +37,32 @@ from ledgermq.dledger.entry import (
     read_head,
 )
 from ledgermq.dledger.store.entry_index import IndexUnit
+from ledgermq.dledger.store.errors import UnreadableError
 from ledgermq.dledger.store.opening_progress import TOLD_BYTES
 
 # Java looks at this many segments; what lies before them was written and synced long ago.
 WALKED_SEGMENTS: Final = 3
 _ZERO_HEAD: Final = bytes(HEAD_BYTES)
+_NO_BYTES: Final = memoryview(b"")
 
 
 # Returns the index unit of an entry, or None where the index log has none or zeros.
 FindUnit = Callable[[int], IndexUnit | None]
 # Told each few MiB up to which position the log was walked.
 Reached = Callable[[int], object]
+
+
+class SegmentBytes(Protocol):
+    """The bytes of one segment, read where they are wanted; each read may raise UnreadableError."""
+
+    def __len__(self) -> int:
+        """Size of the segment."""
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        """Returns a part of it."""
+
+    def block(self, offset: int, size_bytes: int) -> memoryview:
+        """Returns the bytes from `offset` on: so many at least, fewer at the end."""
 
 
 class End(Enum):
@@ -88,14 +103,14 @@ class Walk:
     flaw: Flaw | None = None
 
 
-def is_sane_first(buffer: memoryview, position: int, offset: int, find_unit: FindUnit) -> bool:
+def is_sane_first(buffer: SegmentBytes, position: int, offset: int, find_unit: FindUnit) -> bool:
     """Tells whether an entry stands at `offset` that the index log knows in the same place.
 
     Source: DLedgerMmapFileStore.recover, the choice of its first file.
     """
     if offset + HEAD_BYTES + BLANK_BYTES_MIN > len(buffer):
         return False
-    head = read_head(buffer, offset)
+    head = read_head(buffer[offset : offset + HEAD_BYTES])
     if head.magic != ENTRY_MAGIC or head.position != position:
         return False
     if head.body_bytes + HEAD_BYTES != head.size or head.body_bytes < 0 or head.index < 0:
@@ -104,7 +119,7 @@ def is_sane_first(buffer: memoryview, position: int, offset: int, find_unit: Fin
 
 
 def walk(
-    segments: Sequence[tuple[int, memoryview]],
+    segments: Sequence[tuple[int, SegmentBytes]],
     state: Walk,
     units: Iterator[tuple[int, ...]],
     crc32c_from: int,
@@ -138,7 +153,7 @@ def walk(
 
 
 def walk_segment(
-    buffer: memoryview,
+    buffer: SegmentBytes,
     start: int,
     state: Walk,
     units: Iterator[tuple[int, ...]],
@@ -153,28 +168,30 @@ def walk_segment(
     continues, units_bad_from, flaw = state.continues, state.units_bad_from, None
     unfilled = 0
     offset = position - start
+    # The bytes from `base` up to `stop`.
+    block, base, stop = _NO_BYTES, offset, offset
     while offset + 48 <= room:
+        if offset + 48 > stop:
+            block, flaw = _read_block(buffer, offset, 48, position)
+            base, stop = offset, offset + len(block)
+            if flaw is not None:
+                break
         magic, size, at_index, at_term, at, channel, chain, body_crc, body_bytes = unpack_head(
-            buffer, offset
+            block, offset - base
         )
         end = offset + size
-        if (
-            magic != 1
-            or at_index != index
-            or at != position
-            or body_bytes + 48 != size
-            or at_term < term
-            or body_bytes < 0
-            or end > room
-            or channel
-        ):
+        is_next = magic == 1 and at_index == index and at == position and at_term >= term
+        if not is_next or body_bytes + 48 != size or body_bytes < 0 or end > room or channel:
             break
-        if crc32c is None:
-            pass
-        elif chain == 0 and body_crc == 0:
+        if crc32c is not None and chain == 0 and body_crc == 0:
             unfilled += 1
-        else:
-            found = crc32c(buffer[offset + 48 : end], 0)
+        elif crc32c is not None:
+            if end > stop:
+                block, flaw = _read_block(buffer, offset, size, position)
+                base, stop = offset, offset + len(block)
+                if flaw is not None:
+                    break
+            found = crc32c(block[offset - base + 48 : end - base], 0)
             if found != body_crc:
                 flaw = Flaw(field="body_crc", position=at, expected=body_crc, found=found)
                 break
@@ -200,12 +217,10 @@ def walk_segment(
     state.last_chain_crc, state.continues = chain_crc, continues
     state.units_bad_from = units_bad_from
     state.unfilled_count += unfilled
-    if flaw is None:
-        ending = _ending(buffer, offset, state)
-        if isinstance(ending, End):
-            return ending
-        flaw = ending
-    state.flaw = flaw
+    ending = _ending(buffer, offset, state) if flaw is None else flaw
+    if isinstance(ending, End):
+        return ending
+    state.flaw = ending
     return End.BAD
 
 
@@ -237,12 +252,16 @@ def is_damage(
     return unit.position >= state.position and is_good(successor)
 
 
-def units_of(buffer: memoryview, offset: int, end: int) -> bytes:
+def units_of(buffer: SegmentBytes, offset: int, end: int) -> bytes:
     """Returns the index units of the good entries from `offset` to `end` or a blank before it."""
     pack, unpack_head, room = INDEX_UNIT.pack, HEAD.unpack_from, end - HEAD_BYTES
     units = []
+    block, base, stop = _NO_BYTES, offset, offset
     while offset <= room:
-        magic, size, index, term, position, _, _, _, _ = unpack_head(buffer, offset)
+        if offset + HEAD_BYTES > stop:
+            block = buffer.block(offset, HEAD_BYTES)
+            base, stop = offset, offset + len(block)
+        magic, size, index, term, position, _, _, _, _ = unpack_head(block, offset - base)
         if magic != ENTRY_MAGIC:
             break
         units.append(pack(ENTRY_MAGIC, position, size, index, term))
@@ -250,32 +269,50 @@ def units_of(buffer: memoryview, offset: int, end: int) -> bytes:
     return b"".join(units)
 
 
-def has_good_entry(buffer: memoryview, offset: int, unit: IndexUnit, crc32c: Crc32c) -> bool:
+def has_good_entry(buffer: SegmentBytes, offset: int, unit: IndexUnit, crc32c: Crc32c) -> bool:
     """Tells whether the entry that `unit` describes stands whole at `offset`."""
     if unit.size < HEAD_BYTES or offset + unit.size > len(buffer):
         return False
-    head = read_head(buffer, offset)
+    try:
+        entry = buffer[offset : offset + unit.size]
+    except UnreadableError:
+        return False
+    head = read_head(entry)
     if unit != (head.magic, head.position, head.size, head.index, head.term):
         return False
     if head.chain_crc == 0 and head.body_crc == 0:
         return True
-    return crc32c(buffer[offset + HEAD_BYTES : offset + unit.size], 0) == head.body_crc
+    return crc32c(memoryview(entry)[HEAD_BYTES:], 0) == head.body_crc
 
 
-def _ending(buffer: memoryview, offset: int, state: Walk) -> End | Flaw:
+def _read_block(
+    buffer: SegmentBytes, offset: int, size_bytes: int, position: int
+) -> tuple[memoryview, Flaw | None]:
+    """Returns the bytes from `offset` on, and what is wrong with the entry that begins there."""
+    try:
+        return buffer.block(offset, size_bytes), None
+    except UnreadableError as error:
+        wanted, found = f"{size_bytes} bytes", error.reason
+        return _NO_BYTES, Flaw(field="content", position=position, expected=wanted, found=found)
+
+
+def _ending(buffer: SegmentBytes, offset: int, state: Walk) -> End | Flaw:
     """Tells what stands at `offset`, which is no good entry."""
     rest = len(buffer) - offset
     if rest < BLANK_BYTES_MIN:
         return End.BLANK if rest == 0 else _flaw("size", state, "room for a blank", rest)
-    magic, blank_bytes = BLANK.unpack_from(buffer, offset)
+    read, flaw = _read_block(buffer, offset, min(rest, HEAD_BYTES), state.position)
+    if flaw is not None:
+        return flaw
+    magic, blank_bytes = BLANK.unpack_from(read)
     if magic == BLANK_MAGIC:
         return End.BLANK if blank_bytes == rest else _flaw("blank", state, rest, blank_bytes)
-    shown = buffer[offset : offset + HEAD_BYTES]
+    shown = read[:HEAD_BYTES]
     if shown == _ZERO_HEAD[: len(shown)]:
         return End.ZEROS
     if len(shown) < HEAD_BYTES:
         return _flaw("size", state, "a blank", rest)
-    return _bad_field(read_head(buffer, offset), rest, state)
+    return _bad_field(read_head(shown), rest, state)
 
 
 def _bad_field(head: EntryHead, rest: int, state: Walk) -> Flaw:

@@ -1,26 +1,27 @@
-"""Segment: one mapped file of fixed size; it owns its mapping.
+"""Segment: one file of fixed size.
 
 A segment of a log is named by the absolute offset of its first byte, in 20 digits. It has its full
 size from creation, all zeros, its blocks reserved, so that a write hardly fails for lack of room.
-Where a disk writes each block to a new place it may: then `write` raises, where a store into the
-mapping would end the process, so the mapping is for reading only. Writes are visible at once to
-every reader of the file and survive a kill of the process; `sync` makes them survive a power cut.
-The owner of the bytes knows how far they are valid; a segment does not.
+Writes are visible at once to every reader of the file and survive a kill of the process; `sync`
+makes them survive a power cut. The owner of the bytes knows how far they are valid; a segment does
+not. What the disk does not give is damage: `UnreadableError`.
 """
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from ledgermq.dledger.store.errors import StoreFormatError
+from ledgermq.dledger.store.errors import ColdDataError, StoreFormatError, UnreadableError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.measures.histogram import Histogram
 
 NAME_DIGITS: Final = 20
-# Zeroing and comparing go in blocks of this size: small enough for the processor's cache.
+# Zeroing and comparing go in blocks of this size, which begin at multiples of it: so no page is
+# written in part, which the kernel would have to read first.
 _BLOCK_BYTES: Final = 1 << 18
+# Where the page cache cannot be asked, the last bytes written count as cached.
+_RECENT_BYTES: Final = 64 << 20
 _ZEROS: Final = bytes(_BLOCK_BYTES)
 # After so many zeros the rest of a file counts as never written. What a power cut keeps of writes
 # that were not synced lies closer together; and were an old entry behind it to be reached one day,
@@ -28,23 +29,43 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 _UNUSED_BYTES: Final = 16 << 20
 
 
+# Of a segment that is read from front to back, so much is read at once; and of one of which a part
+# cannot be read, a page.
+_FORWARD_BYTES: Final = 1 << 20
+_PAGE_BYTES: Final = 4096
+
+
 def segment_name(start_offset: int) -> str:
     """Returns the name of the segment that begins at this offset."""
     return f"{start_offset:0{NAME_DIGITS}d}"
 
 
+class ReadMode:
+    """Whether the reads of a store may wait for the disk; its owner switches it."""
+
+    __slots__ = ("may_wait", "on_unreadable")
+
+    def __init__(self) -> None:
+        # False: a read of bytes that are not in memory raises ColdDataError.
+        self.may_wait = True
+        # Called with the error before a read raises it.
+        self.on_unreadable: Callable[[UnreadableError], None] = lambda error: None
+
+
 class Segment:
-    """One mapped file. All offsets here are inside the file."""
+    """One file. All offsets here are inside the file."""
 
     __slots__ = (
         "_created",
         "_file",
         "_file_system",
+        "_mode",
+        "_recent_from",
         "_write_seconds",
-        "buffer",
         "covered",
         "covered_bytes",
         "path",
+        "size_bytes",
         "start_offset",
         "written",
         "written_bytes",
@@ -56,14 +77,16 @@ class Segment:
         path: str,
         segment_bytes: int,
         write_seconds: Histogram | None = None,
+        mode: ReadMode | None = None,
     ) -> None:
-        """Maps the file, which is made when it is not there.
+        """Opens the file, which is made when it is not there.
 
         Args:
             file_system: the disk.
             path: its last part is the start offset in decimal digits.
             segment_bytes: the size it has or gets.
-            write_seconds: gets the time of each write; None: nobody asks.
+            write_seconds: gets the time of each write; None: it is not measured.
+            mode: of the store; None: all reads may wait.
 
         Raises:
             StoreFormatError: the file has another size.
@@ -78,13 +101,15 @@ class Segment:
         self._created = found is None
         if found is None:
             file_system.make_directory(directory)
-            self._file = file_system.create(path, segment_bytes)
+            self._file = file_system.reserve(path, segment_bytes)
         elif found == segment_bytes:
-            self._file = file_system.map(path)
+            self._file = file_system.open(path)
         else:
             raise StoreFormatError(path, "size", segment_bytes, found)
-        # The whole file, to be read.
-        self.buffer = self._file.buffer
+        self.size_bytes = segment_bytes
+        self._mode = ReadMode() if mode is None else mode
+        # From here on bytes were written a short while ago, by this process.
+        self._recent_from = segment_bytes
         # How many writes have ended. The reactor writes, and raises it when the bytes are there: a
         # write lets go of the interpreter, so that a sync may run in the midst of it.
         self.written = int(self._created)
@@ -107,6 +132,8 @@ class Segment:
         finally:
             self.written += 1
             self.written_bytes += len(data)
+            recent_from = offset + len(data) - _RECENT_BYTES
+            self._recent_from = max(min(self._recent_from, offset), recent_from)
             self._write_seconds.observe(time.perf_counter() - begun_s)
 
     def note_write(self) -> None:
@@ -119,35 +146,103 @@ class Segment:
         return self.covered != self.written
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Returns a copy of so many bytes, fewer at the end of the file."""
-        return bytes(self.buffer[offset : offset + size_bytes])
+        """Returns a copy of so many bytes, fewer at the end of the file.
 
-    @contextmanager
-    def view(self, offset: int, size_bytes: int) -> Iterator[memoryview]:
-        """Lends a view of so many bytes for the length of a `with` block."""
-        with self.buffer[offset : offset + size_bytes] as lent:
-            yield lent
+        Raises:
+            UnreadableError: the disk does not give them.
+            ColdDataError: the disk would have to be waited for, and must not.
+        """
+        return bytes(self.lend(offset, size_bytes))
+
+    def lend(self, offset: int, size_bytes: int) -> bytes | bytearray:
+        """Returns the same, for who does not keep it."""
+        size_bytes = min(size_bytes, self.size_bytes - offset)
+        data: bytes | bytearray | None = None
+        try:
+            if not self._mode.may_wait:
+                data = self._file.read_cached(offset, size_bytes)
+                if data is None and (self._file.knows_cache or offset < self._recent_from):
+                    raise ColdDataError([(self, offset, size_bytes)])
+            if data is None:
+                data = self._file.read(offset, size_bytes)
+        except OSError as error:
+            raise self._unreadable(offset, size_bytes, error.strerror or str(error)) from error
+        if len(data) != size_bytes:
+            raise self._unreadable(offset, size_bytes, f"the file ends after {len(data)} of them")
+        return data
+
+    def load(self, offset: int, size_bytes: int) -> None:
+        """Brings bytes into the page cache; for a thread that may wait for the disk.
+
+        Raises:
+            UnreadableError: the disk does not give them; `on_unreadable` is not called.
+        """
+        try:
+            self._file.read(offset, min(size_bytes, self.size_bytes - offset))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UnreadableError(self.path, offset, size_bytes, reason) from error
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self.size_bytes)
+        return self.read(start, stop - start)
+
+    def block(self, offset: int, size_bytes: int) -> memoryview:
+        """Returns the bytes from `offset` on, read ahead: so many at least, fewer at the end.
+
+        Raises:
+            UnreadableError: the disk does not give that many.
+        """
+        ahead = self._read_or_none(offset, max(_FORWARD_BYTES, size_bytes))
+        if ahead is None or len(ahead) < min(size_bytes, self.size_bytes - offset):
+            ahead = self.read(offset, size_bytes)
+        return memoryview(ahead)
+
+    def read_readable(self, offset: int, size_bytes: int) -> bytes:
+        """Returns a copy of so many bytes, with zeros for the pages that the disk does not give."""
+        parts, end = [], min(offset + size_bytes, self.size_bytes)
+        while offset < end:
+            stop = min(offset - offset % _PAGE_BYTES + _PAGE_BYTES, end)
+            page = self._read_or_none(offset, stop - offset) or b""
+            parts.append(page.ljust(stop - offset, b"\0"))
+            offset = stop
+        return b"".join(parts)
+
+    def _unreadable(self, offset: int, size_bytes: int, reason: str) -> UnreadableError:
+        damage = UnreadableError(self.path, offset, size_bytes, reason)
+        self._mode.on_unreadable(damage)
+        return damage
 
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         """Yields the ranges from `offset` on that hold bytes other than zero, roughly cut.
 
         Ends after a long run of zeros: a file is written from front to back, and reading all of an
-        unused gigabyte would take seconds.
+        unused gigabyte would take seconds. What cannot be read counts as written.
         """
-        buffer, end = self.buffer, len(self.buffer)
-        last = offset
-        for at in range(offset, end, _BLOCK_BYTES):
-            if at - last > _UNUSED_BYTES:
-                return
-            stop = min(at + _BLOCK_BYTES, end)
-            if buffer[at:stop] != _ZEROS[: stop - at]:
+        end = self.size_bytes
+        last = at = offset
+        while at < end and at - last <= _UNUSED_BYTES:
+            stop = min(at - at % _BLOCK_BYTES + _BLOCK_BYTES, end)
+            if self._read_or_none(at, stop - at) != _ZEROS[: stop - at]:
                 last = stop
                 yield at, stop
+            at = stop
+
+    def _read_or_none(self, offset: int, size_bytes: int) -> bytes | None:
+        try:
+            return self._file.read(offset, size_bytes)
+        except OSError:
+            return None
 
     def zero(self, offset: int, end: int) -> None:
         """Writes zeros from `offset` up to `end`; a sync must follow in the same thread."""
-        for at in range(offset, end, _BLOCK_BYTES):
-            self._file.write(at, _ZEROS[: min(_BLOCK_BYTES, end - at)])
+        while offset < end:
+            stop = min(offset - offset % _BLOCK_BYTES + _BLOCK_BYTES, end)
+            self._file.write(offset, _ZEROS[: stop - offset])
+            offset = stop
 
     def rewrite(self, offset: int, end: int) -> None:
         """Has the next sync write these bytes, whether they count as written or not."""
@@ -171,7 +266,7 @@ class Segment:
             self._created = False
 
     def close(self) -> None:
-        """Gives the mapping back without a sync."""
+        """Gives the file back without a sync."""
         self._file.close()
 
     def _find_size(self) -> int | None:

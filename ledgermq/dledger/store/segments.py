@@ -8,7 +8,7 @@ from the front) and it is empty until the first byte is written. `end_position` 
 is valid; bytes after it are zero. The owner sets it after its recovery and its writes, and decides
 what bytes mean; gaps at the end of a segment (blanks) are its own affair too.
 
-Files are mapped when they are first touched. The reactor writes bytes and changes the tables here;
+Files are opened when they are first touched. The reactor writes bytes and changes the tables here;
 what waits for the disk is made a job (`begin_...`) for the keeper's thread, which gets file objects
 and paths and knows nothing of the tables. Each `begin_...` has a twin that does the job at once,
 for openings, tools and tests.
@@ -20,21 +20,27 @@ from collections.abc import Callable, Sequence
 from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.store.errors import StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem
-from ledgermq.dledger.store.segment import NAME_DIGITS, Segment, segment_name
+from ledgermq.dledger.store.segment import NAME_DIGITS, ReadMode, Segment, segment_name
 from ledgermq.measures.histogram import Histogram
 
 
 class Segments:
     """The files of one directory. Positions are absolute byte offsets."""
 
-    def __init__(self, file_system: FileSystem, directory: str, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        segment_bytes: int,
+        mode: ReadMode | None = None,
+    ) -> None:
         assert segment_bytes > 0
         self._file_system = file_system
         self.directory = directory
         self.segment_bytes = segment_bytes
         # Start offsets of the files there are, ascending, without a gap.
         self._starts: list[int] = []
-        # Those of them that are mapped, by start offset.
+        # Those of them that are open, by start offset.
         self._open: dict[int, Segment] = {}
         # Files made ahead of their use, by start; not yet part of the log.
         self._ahead: dict[int, Segment] = {}
@@ -43,6 +49,8 @@ class Segments:
         self.end_position = 0
         # Of each write: the page cache may make a writer wait for the disk, too.
         self.write_seconds = Histogram()
+        # Whether reads may wait, and what learns of those that fail.
+        self.mode = ReadMode() if mode is None else mode
 
     def open(self, on_gap: Callable[[StoreFormatError], None] | None = None) -> None:
         """Finds the files, checks them, and takes their full extent as valid.
@@ -69,7 +77,7 @@ class Segments:
             found = self._file_system.size_bytes(path)
             if found == self.segment_bytes:
                 continue
-            if start != starts[-1] or found > self.segment_bytes or not self._is_zeros(path):
+            if start != starts[-1] or found > self.segment_bytes or not self._is_zeros(path, found):
                 gap = StoreFormatError(path, "size", self.segment_bytes, found)
                 # Where all files have another size, the configuration is to blame, not the disk.
                 is_damage = found < self.segment_bytes and self._has_full_file(starts)
@@ -136,11 +144,16 @@ class Segments:
         return self._file_system.modified_ms(self._path(start))
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Returns a copy of so many bytes of one segment, fewer at its end."""
-        # In one piece: this is done for every message that is pulled.
+        """Returns a copy of so many bytes of one segment, fewer at its end.
+
+        Raises:
+            IndexError: no file holds the position.
+            UnreadableError: the disk does not give them.
+            ColdDataError: the disk would have to be waited for, and must not.
+        """
         offset = position % self.segment_bytes
         segment = self._open.get(position - offset) or self.segment_at(position)
-        return bytes(segment.buffer[offset : offset + size_bytes])
+        return segment.read(offset, size_bytes)
 
     def has_room_at(self, position: int) -> bool:
         """Tells whether a file holds the byte at `position`, or one made ahead does."""
@@ -323,7 +336,7 @@ class Segments:
         do_now(self.begin_sync())
 
     def distrust(self, position: int) -> None:
-        """Lets the next sync cover all that is mapped now, and rewrite what is behind `position`.
+        """Lets the next sync cover all that is open now, and rewrite what is behind `position`.
 
         A process that was killed leaves bytes in the page cache that nobody has synced. After a
         sync that failed, some of them count as written although they are not.
@@ -335,7 +348,7 @@ class Segments:
                 segment.rewrite(max(position - start, 0), end - start)
 
     def close(self) -> None:
-        """Closes the mappings without a sync, and removes a file made ahead and not used."""
+        """Closes the files without a sync, and removes a file made ahead and not used."""
         self._remove_files(self._take_ahead())
         for segment in self._open.values():
             segment.close()
@@ -352,7 +365,7 @@ class Segments:
 
     def _open_segment(self, start: int) -> Segment:
         path = self._path(start)
-        return Segment(self._file_system, path, self.segment_bytes, self.write_seconds)
+        return Segment(self._file_system, path, self.segment_bytes, self.write_seconds, self.mode)
 
     def _create(self, start: int) -> Segment:
         # At once, while there are no bytes to write: were two new files to wait for their sync, a
@@ -392,8 +405,11 @@ class Segments:
             )
         return start
 
-    def _is_zeros(self, path: str) -> bool:
-        content = self._file_system.read(path) or b""
+    def _is_zeros(self, path: str, size_bytes: int) -> bool:
+        try:
+            content = self._file_system.open(path).read(0, size_bytes)
+        except OSError:
+            return False
         return content.count(0) == len(content)
 
     def _path(self, start: int) -> str:

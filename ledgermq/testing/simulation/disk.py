@@ -7,7 +7,8 @@ replacement has its old content or its new one. A killed process loses nothing t
 
 Faults: a machine that stops before any chosen operation, a write that fails with a part of it
 done, a sync that fails once (what it should have written counts as clean from then on, and is never
-written), a disk without room, flipped bytes.
+written), a disk without room, flipped bytes, sectors and small files that cannot be read until they
+are written again (`SimFile.fail_reads`, `SimDisk.unreadable_texts`).
 """
 
 import random
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.dledger.store.filesystem import UNREADABLE
 
 SECTOR_BYTES: Final = 512
 PAGE_BYTES: Final = 4096
@@ -38,20 +40,43 @@ class DiskThread(Protocol):
 
 
 class SimFile:
-    """A file, mapped or not: its pages in memory, and its content on the platter."""
+    """A file: its pages in memory, and its content on the platter."""
 
     def __init__(self, disk: "SimDisk", path: str, content: bytes) -> None:
         self.disk = disk
         self.path = path
         self.content = bytearray(content)
         self.durable = bytes(content)
-        self.buffer = memoryview(self.content).toreadonly()
         # Sectors whose write failed, with what should have been written: clean, and lost.
         self.lost: dict[int, bytes] = {}
+        # Offsets of sectors that cannot be read; a write over the whole sector mends it.
+        self.unreadable: set[int] = set()
+        self.knows_cache = True
+
+    def fail_reads(self, offset: int, size_bytes: int = 1) -> None:
+        """Makes the sectors of these bytes unreadable, as from now on, also in the page cache."""
+        begin = offset - offset % SECTOR_BYTES
+        self.unreadable.update(range(begin, offset + size_bytes, SECTOR_BYTES))
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """As in File."""
+        self._check_readable(offset, offset + size_bytes)
         return bytes(self.content[offset : offset + size_bytes])
+
+    def read_cached(self, offset: int, size_bytes: int) -> bytearray | None:
+        """As in File; `SimDisk.is_cached` decides what is in memory."""
+        if not self.disk.is_cached(self.path, offset):
+            return None
+        self._check_readable(offset, offset + size_bytes)
+        return self.content[offset : offset + size_bytes]
+
+    def _check_readable(self, begin: int, end: int) -> None:
+        if not self.unreadable:
+            return
+        first = begin - begin % SECTOR_BYTES
+        if not self.unreadable.isdisjoint(range(first, end, SECTOR_BYTES)):
+            self.disk.hit("read EIO hit")
+            raise OSError(5, "Input/output error", self.path)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """As in File."""
@@ -69,6 +94,12 @@ class SimFile:
 
     def _put(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         end = offset + len(data)
+        if self.unreadable:
+            # A sector that is written in part is read first.
+            for at in (offset, end):
+                if at % SECTOR_BYTES and at < len(self.content):
+                    self._check_readable(at, at + 1)
+            self.unreadable.difference_update(range(offset, end, SECTOR_BYTES))
         self.content[offset:end] = data
         # What is written is dirty, also where the same bytes stood.
         for at in range(offset - offset % SECTOR_BYTES, end, SECTOR_BYTES):
@@ -102,7 +133,8 @@ class SimFile:
         return bytes(taken)
 
     def rewrite(self, offset: int, end: int) -> None:
-        """As in MappedFile: what was lost is dirty again."""
+        """As in File: what was lost is dirty again."""
+        self._check_readable(offset, end)
         for at in range(offset - offset % PAGE_BYTES, end, SECTOR_BYTES):
             self.lost.pop(at, None)
 
@@ -111,9 +143,7 @@ class SimFile:
         yield offset, len(self.content)
 
     def close(self) -> None:
-        """The mapping is gone; the content stays."""
-        self.disk.mapped.discard(self.path)
-        self.disk.removed_and_mapped.discard(self.path)
+        """As in File; the content stays."""
 
     def tear(self, rng: random.Random) -> bool:
         """A power cut; tells whether anything was lost."""
@@ -137,9 +167,7 @@ class SimFile:
         self.durable = bytes(durable)
 
     def _become(self, content: bytes) -> None:
-        # A new object: whoever still holds the old mapping belongs to a program that is gone.
         self.content = bytearray(content)
-        self.buffer = memoryview(self.content).toreadonly()
         self.durable = content
         self.lost.clear()
 
@@ -187,7 +215,11 @@ class SimDisk:
         self.hit = hit
         self.files: dict[str, SimFile] = {}
         self.texts: dict[str, bytes] = {}
-        # Names of mapped files as they would be after a power cut.
+        # Small files that cannot be read until they are replaced.
+        self.unreadable_texts: set[str] = set()
+        # Tells whether the bytes of a file at an offset are in the page cache.
+        self.is_cached: Callable[[str, int], bool] = _always
+        # Names of segment files as they would be after a power cut.
         self.durable_names: dict[str, SimFile] = {}
         self.step_count = 0
         # The machine stops before the operation of this number.
@@ -198,9 +230,6 @@ class SimDisk:
         self.sync_errors = 0
         # A sync has failed once.
         self.has_lost_writes = False
-        # Files that the program has mapped, and those of them that it has removed since.
-        self.mapped: set[str] = set()
-        self.removed_and_mapped: set[str] = set()
         # Does jobs beside the reactor; None: whoever calls has the disk to himself.
         self.thread: DiskThread | None = None
         # Share of the reactor's writes in whose midst its thread goes on, if it has a job.
@@ -268,11 +297,6 @@ class SimDisk:
         if is_torn:
             self.hit("unsynced writes lost")
 
-    def reopen_pages(self) -> None:
-        """The program ended: nothing is mapped; what it wrote stays in the page cache."""
-        self.mapped.clear()
-        self.removed_and_mapped.clear()
-
     def wipe(self) -> DiskContent:
         """The disk is replaced by an empty one; returns what was on it."""
         content = DiskContent(self.files, self.texts, self.durable_names)
@@ -312,17 +336,6 @@ class SimDisk:
         """As in FileSystem."""
         return self.wall_ms
 
-    def create(self, path: str, size_bytes: int) -> SimFile:
-        """As in FileSystem."""
-        file = self.reserve(path, size_bytes)
-        self.mapped.add(path)
-        return file
-
-    def map(self, path: str) -> SimFile:
-        """As in FileSystem."""
-        self.mapped.add(path)
-        return self.files[path]
-
     def reserve(self, path: str, size_bytes: int) -> SimFile:
         """As in FileSystem."""
         self.step("create", path)
@@ -340,6 +353,9 @@ class SimDisk:
         """As in FileSystem."""
         if path in self.files:
             return bytes(self.files[path].content)
+        if path in self.unreadable_texts and path in self.texts:
+            self.hit("read EIO hit")
+            return UNREADABLE
         return self.texts.get(path)
 
     def replace(self, path: str, data: bytes) -> None:
@@ -353,6 +369,7 @@ class SimDisk:
                 self._stop_in_replace(path, data)
             raise
         self.texts[path] = data
+        self.unreadable_texts.discard(path)
 
     def _stop_in_replace(self, path: str, data: bytes) -> None:
         """The machine stops after the temporary file was written, or after the rename."""
@@ -369,10 +386,9 @@ class SimDisk:
         self.step("remove", path)
         if path in self.files:
             del self.files[path]
-            if path in self.mapped:
-                self.removed_and_mapped.add(path)
         elif path in self.texts:
             del self.texts[path]
+            self.unreadable_texts.discard(path)
         else:
             raise FileNotFoundError(path)
 
@@ -391,6 +407,11 @@ class SimDisk:
         if self.free_bytes is not None and size_bytes + 1 > self.free_bytes:
             self.hit("ENOSPC hit")
             raise DiskFullError(path, size_bytes)
+
+
+def _always(path: str, offset: int) -> bool:
+    """All that is read is in the page cache."""
+    return True
 
 
 def _never(kind: str, path: str) -> bool:

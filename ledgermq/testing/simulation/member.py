@@ -231,7 +231,13 @@ class SimMember:
         """Returns this member's messages on a disk; they are not open."""
         data = store.data
         return MessageStore(
-            _STORE_CONFIG, store, disk, self.wall_ms, data.read, segment_at=data.segment_at
+            _STORE_CONFIG,
+            store,
+            disk,
+            self.wall_ms,
+            data.read,
+            segment_at=data.segment_at,
+            mode=store.mode,
         )
 
     def _start(self) -> None:
@@ -374,7 +380,6 @@ class SimMember:
         self.replica = self.broker = None
         self.store = None
         self._network.process_ended(self.id)
-        self.disk.reopen_pages()
         if is_power_cut:
             self.disk.cut_power()
 

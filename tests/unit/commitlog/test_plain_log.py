@@ -14,7 +14,7 @@ from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.dledger.store.errors import CorruptStoreError, StoreFailedError
-from ledgermq.dledger.store.filesystem import MappedFile
+from ledgermq.dledger.store.filesystem import File
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import decode_record, encode_record
 
@@ -297,9 +297,9 @@ class WatchedFileSystem(RealFileSystem):
     def __init__(self) -> None:
         self.is_in_job = False
 
-    def create(self, path: str, size_bytes: int) -> MappedFile:
+    def reserve(self, path: str, size_bytes: int) -> File:
         assert self.is_in_job, f"{path} is made in a turn"
-        return super().create(path, size_bytes)
+        return super().reserve(path, size_bytes)
 
     def remove(self, path: str) -> None:
         assert self.is_in_job, f"{path} is removed in a turn"

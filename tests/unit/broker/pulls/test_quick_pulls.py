@@ -206,7 +206,7 @@ def flip(both: Both, offset: int, at: int) -> None:
     place = queue.unit(offset).physical_offset + at
     segment = both.broker.ledger_store.data.segment_at(place)
     at = place - segment.start_offset
-    segment.write(at, bytes([segment.buffer[at] ^ 1]))
+    segment.write(at, bytes([segment.read(at, 1)[0] ^ 1]))
 
 
 @pytest.mark.parametrize("at", [-12, -8, -1, 15, 27, 35, 60])

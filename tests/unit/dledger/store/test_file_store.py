@@ -19,7 +19,7 @@ from ledgermq.dledger.store.errors import (
     StoreFormatError,
 )
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
-from ledgermq.dledger.store.filesystem import FileSystem, MappedFile, RealFileSystem
+from ledgermq.dledger.store.filesystem import File, FileSystem, RealFileSystem
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from tests.fault.lossy_disk import new_disk
 
@@ -71,7 +71,7 @@ def fill(store: LedgerStore, count: int, body_bytes: int = 100, term: int = 1) -
         store.append(next_entries(store, [bytes(body_bytes)], term))
 
 
-def refuse_files(path: str, size_bytes: int) -> MappedFile:
+def refuse_files(path: str, size_bytes: int) -> File:
     raise OSError(errno.EMFILE, "Too many open files", path)
 
 
@@ -392,7 +392,7 @@ def test_an_index_segment_that_cannot_be_made_is_final(
     fill(store, INDEX_SEGMENT_BYTES // 32, 10)
     end = store.end_position
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "create", refuse_files)
+        patch.setattr(disk, "reserve", refuse_files)
         with pytest.raises(StoreFailedError, match="Too many open files"):
             fill(store, 1, 10)
     with pytest.raises(StoreFailedError):
@@ -406,10 +406,10 @@ def test_a_write_that_takes_a_part_goes_on_with_the_rest(
 ) -> None:
     write = os.pwrite
     disk = RealFileSystem()
-    file = disk.create(str(tmp_path / "0"), 100)
+    file = disk.reserve(str(tmp_path / "0"), 100)
     monkeypatch.setattr(os, "pwrite", lambda number, data, at: write(number, data[:7], at))
     file.write(10, b"a" * 20)
-    assert bytes(file.buffer) == bytes(10) + b"a" * 20 + bytes(70)
+    assert file.read(0, 100) == bytes(10) + b"a" * 20 + bytes(70)
     file.close()
     with pytest.raises(OSError, match="closed"):
         file.write(0, b"late")

@@ -65,7 +65,7 @@ def test_an_error_of_the_segment_made_ahead_is_final(
     store.open()
     fill(store, 6)
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "create", refuse_files)
+        patch.setattr(disk, "reserve", refuse_files)
         with pytest.raises(OSError, match="Too many open files"):
             do_now(store.begin_ahead())
     last_index = store.last_index

@@ -39,24 +39,6 @@ def test_a_segment_is_full_of_zeros_from_the_start(tmp_path: Path) -> None:
         Segment(RealFileSystem(), str(tmp_path / "log" / segment_name(300)), 200)
 
 
-def test_a_view_ends_with_its_block_and_the_segment_closes(tmp_path: Path) -> None:
-    segment = Segment(RealFileSystem(), str(tmp_path / segment_name(0)), 100)
-    segment.write(0, b"abc")
-    with segment.view(0, 3) as view:
-        assert view == b"abc"
-    with pytest.raises(ValueError, match="released"):
-        view[0]
-    segment.close()
-
-
-def test_a_view_that_is_still_held_outlives_its_segment(tmp_path: Path) -> None:
-    segment = Segment(RealFileSystem(), str(tmp_path / segment_name(0)), 100)
-    segment.write(0, b"abc")
-    view = segment.buffer[:3]
-    segment.close()
-    assert view == b"abc"
-
-
 def test_a_sync_of_a_closed_segment_does_nothing(tmp_path: Path) -> None:
     segment = Segment(RealFileSystem(), str(tmp_path / segment_name(0)), 100)
     segment.close()
@@ -171,7 +153,7 @@ def test_a_full_real_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     with pytest.raises(DiskFullError) as caught:
-        disk.create(path, 100)
+        disk.reserve(path, 100)
     assert caught.value.path == path
     assert list((tmp_path / "a").rglob("*")) == [tmp_path / "a" / "b"]
 
