@@ -31,7 +31,7 @@ from ledgermq.broker.config.keys import KEY_BY_NAME
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.environment import keys_of_file, settings_of, with_sources
-from ledgermq.cli.failure import fail, refuse
+from ledgermq.cli.failure import EXIT_CONFIG, fail, refuse
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.program import (
     EXIT_DISK_FAILED,
@@ -45,6 +45,7 @@ from ledgermq.cli.program import (
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError, UnreadRecordError
 from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.store.errors import MembershipError
 from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.protocol.tls.contexts import TlsSettingsError
 from ledgermq.state.errors import BrokerError, ConfigError
@@ -163,6 +164,8 @@ class _Announced:
             return None
         if failure.check(UnreadRecordError):
             self.exit_code = EXIT_NOT_READ
+        elif failure.check(MembershipError):
+            self.exit_code = EXIT_CONFIG
         return failure
 
     def _look(self) -> None:

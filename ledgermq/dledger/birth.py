@@ -1,9 +1,9 @@
 """Birth: the moment from which a group is one group, and the rules about it. Pure functions.
 
-A group is born once: an id, drawn at random, and the members that were there. Every member keeps it
-beside its vote. In a group that has a birth, a member without it has lost its disk, or comes from
-elsewhere: it may have forgotten what it promised, so nothing that it says counts (`are_kin`) until
-a leader of the group has brought it the birth and it has caught up.
+A group is born once: an id, drawn at random, and the list of its members (membership.py). Every
+member keeps both beside its vote. In a group that has a birth, a member without it has lost its
+disk, or comes from elsewhere: it may have forgotten what it promised, so nothing that it says
+counts (`are_kin`) until a leader of the group has brought it the birth and it has caught up.
 
     no birth ──all needed are alike──> held ──all needed hold it──> agreed
         │                                                             ^
@@ -17,8 +17,8 @@ disk, so that the loss of any minority of the disks leaves a majority that has i
     by members of an older store    all members; each must have its log and its votes
 
 and the first of them, by name, draws the id. One member that is missing, that has an agreed birth
-already or that is of another kind is enough, and nothing is drawn: two empty disks never make a
-group of their own beside a third member that has a log.
+already, another member list, or that is of another kind is enough, and nothing is drawn: two empty
+disks never make a group of their own beside a third member that has a log.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -44,7 +44,8 @@ class Birth:
 
     # 128 random bits as 32 hex digits.
     group_id: str
-    # Ids of those that were needed, sorted.
+    # Ids of all members of the group, sorted. Empty on a member whose store was made before lists
+    # were kept, until all members are known to have the same one (`census.Census`).
     members: tuple[str, ...]
     # Whether all of them are known to hold it.
     is_agreed: bool = False
@@ -59,6 +60,8 @@ class Claim(NamedTuple):
 
     standing: Standing
     birth: Birth | None
+    # Whether its member list is that of this member.
+    has_same_members: bool = True
 
 
 def is_agreed(birth: Birth | None) -> bool:
@@ -109,6 +112,8 @@ def next_birth(
     """
     own = claims[self_id]
     needed = frozenset(founders if own.standing is Standing.NEW else members)
+    have_other_members = any(not claim.has_same_members for claim in claims.values())
+    claims = {id_: claim for id_, claim in claims.items() if claim.has_same_members}
     known = [claim.birth for claim in claims.values() if claim.birth is not None]
     if own.birth is not None:
         holders = {id_ for id_, claim in claims.items() if is_same(claim.birth, own.birth)}
@@ -117,11 +122,12 @@ def next_birth(
     are_alike = own.standing is not Standing.LOST and all(
         claim.standing is own.standing for claim in claims.values()
     )
-    if not are_alike or self_id not in needed or not needed <= claims.keys():
+    if have_other_members or not are_alike or self_id not in needed or not needed <= claims.keys():
         return None
     if known:
+        # Whatever subset of the same list the holders were configured to wait for is a majority of
+        # it, so two births cannot both be held by all that are needed for them.
         first = known[0]
         is_one = not any(birth.is_agreed or disagree(birth, first) for birth in known)
-        is_ours = own.standing is Standing.OLDER or needed == frozenset(first.members)
-        return first if is_one and is_ours else None
-    return Birth(draw_id(), tuple(sorted(needed))) if self_id == min(needed) else None
+        return first if is_one and frozenset(first.members) == frozenset(members) else None
+    return Birth(draw_id(), tuple(sorted(members))) if self_id == min(needed) else None

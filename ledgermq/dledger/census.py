@@ -13,12 +13,17 @@ Only what repeats the number that this member has asked for counts, and a member
 again (another life) gets another number: so a report that was under way when its sender lost its
 disk, or that was sent to an earlier life of the receiver, changes nothing.
 
+A member whose store was made before member lists were kept has an agreed birth without one. It
+neither votes nor leads until all members are known to have its list, or until it follows a leader,
+which has the list of its group.
+
 With a Java member in the group there is no birth, and what was agreed before rests: Java cannot
 tell.
 """
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ledgermq.dledger.birth import Birth, Claim, Standing, disagree, is_agreed, next_birth
@@ -34,6 +39,7 @@ _KINDS: Final = {
     Standing.OLDER: "has an older store",
     Standing.LOST: "recovers what it lost",
 }
+_OTHER_MEMBERS: Final = "has another member list (key dLegerPeers)"
 
 
 class _Peer:
@@ -94,7 +100,7 @@ class Census:
 
     def way_opened(self, peer_id: str) -> None:
         """A connection to a peer is open: it may be asked at once."""
-        if not is_agreed(self._state.birth):
+        if not self._state.has_members:
             self._tell(peer_id, is_asking=True)
 
     def way_closed(self, peer_id: str) -> None:
@@ -102,8 +108,10 @@ class Census:
         self._peers[peer_id].claim = None
 
     def ask(self) -> None:
-        """Asks all peers while this member's birth is not agreed; for what was lost on its way."""
-        if not is_agreed(self._state.birth) and not self._state.is_mixed:
+        """Asks all peers while this member has no agreed birth with a member list: what was asked
+        before may be lost.
+        """
+        if not self._state.has_members and not self._state.is_mixed:
             for peer_id in self._peers:
                 self._tell(peer_id, is_asking=True)
 
@@ -118,7 +126,8 @@ class Census:
             peer.life, peer.claim = report.life, None
         peer.their_number = report.number
         if report.answers == peer.number != 0:
-            peer.claim = Claim(report.standing, report.birth)
+            has_same_members = report.members_digest == self._state.members_digest
+            peer.claim = Claim(report.standing, report.birth, has_same_members)
             self._named[report.sender] = report.birth
         if self._settle():
             for peer_id in self._peers:
@@ -139,6 +148,9 @@ class Census:
             state.birth, state.recovering, state.is_new = leader_birth, True, False
         elif not state.birth.is_agreed:
             self._agree(leader_birth)
+        elif not state.birth.members:
+            # Its digest was that of the own list (`strangers.refuse_heart_beat`).
+            state.birth = leader_birth
 
     def waits_for(self) -> Mapping[str, str]:
         """Tells which peers keep this member from an agreed birth, and why; empty when it has one,
@@ -146,12 +158,16 @@ class Census:
         """
         state, config = self._state, self._config
         own = self._own_claim()
-        if is_agreed(own.birth) or state.is_mixed or own.standing is Standing.LOST:
+        if state.has_members or state.is_mixed or own.standing is Standing.LOST:
             return {}
         needed = config.founders if own.standing is Standing.NEW else config.members
         found = {}
         for peer_id, peer in self._peers.items():
-            reason = _reason(peer.claim, own) if peer.claim or peer_id in needed else ""
+            reason = ""
+            if is_agreed(own.birth) and peer.claim is not None:
+                reason = "" if self._has_same_members(peer.claim) else _OTHER_MEMBERS
+            elif peer.claim or peer_id in needed:
+                reason = _reason(peer.claim, own)
             if reason:
                 found[peer_id] = reason
         return found
@@ -159,8 +175,12 @@ class Census:
     def _settle(self) -> bool:
         """Takes what follows from all claims; tells whether the own birth has changed."""
         state, former = self._state, self._state.birth
-        if state.is_mixed or is_agreed(former):
+        if state.is_mixed or state.has_members:
             return False
+        if former is not None and former.is_agreed:
+            if all(self._has_same_members(peer.claim) for peer in self._peers.values()):
+                state.birth = replace(former, members=tuple(sorted(self._config.members)))
+            return state.birth != former
         for _ in range(2):
             claims = {
                 peer_id: peer.claim
@@ -182,6 +202,14 @@ class Census:
                 break
             state.birth = found
         return state.birth != former
+
+    def _has_same_members(self, claim: Claim | None) -> bool:
+        """Tells whether a peer is known to be of this cluster, with the same member list."""
+        return (
+            claim is not None
+            and claim.has_same_members
+            and not disagree(claim.birth, self._state.birth)
+        )
 
     def _agree(self, birth: Birth) -> None:
         state = self._state
@@ -224,6 +252,7 @@ class Census:
                 wants_answer=is_asking or peer.claim is None,
                 standing=claim.standing,
                 birth=claim.birth,
+                members_digest=state.members_digest,
             )
         )
 
@@ -234,6 +263,8 @@ class Census:
 def _reason(claim: Claim | None, own: Claim) -> str:
     if claim is None:
         return "not reached"
+    if not claim.has_same_members:
+        return _OTHER_MEMBERS
     if is_agreed(claim.birth):
         assert claim.birth is not None
         return f"holds birth {claim.birth.group_id}, which its leader must bring here"

@@ -18,12 +18,12 @@ Source: DLedgerLeaderElector; Raft 5.2, thesis 9.6.
 import random
 from typing import Final
 
-from ledgermq.dledger.birth import are_kin
 from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Candidate, MemberState, Outbox, Phase
 from ledgermq.dledger.messages import VoteRequest, VoteResponse, VoteResult
 from ledgermq.dledger.pace import Pace
+from ledgermq.dledger.strangers import is_stranger
 from ledgermq.dledger.votes import (
     RoundResult,
     Verdict,
@@ -134,7 +134,7 @@ class LeaderElector:
         if not self._state.may_vote:
             return False
         result = response.result
-        if not self._state.is_mixed and not are_kin(response.birth, self._state.birth):
+        if is_stranger(response, self._state):
             result = VoteResult.UNKNOWN
         candidate.tally[response.sender] = (result, response.term)
         return self.judge_round(candidate, now_ms, is_last_call=False)
@@ -178,7 +178,7 @@ class LeaderElector:
         return verdict
 
     def refuse(self, request: VoteRequest) -> None:
-        """Answers a candidate that holds another birth: no vote, whatever it asks for."""
+        """Answers a candidate of another cluster or member list: no vote, whatever it asks for."""
         self._respond(request, Verdict(VoteResult.UNKNOWN, self._state.term))
 
     def _respond(self, request: VoteRequest, verdict: Verdict) -> None:
@@ -191,6 +191,7 @@ class LeaderElector:
                 round_term=request.term,
                 pre_vote=request.pre_vote,
                 birth=self._state.birth,
+                members_digest=self._state.members_digest,
                 asked_on=request.asked_on,
             )
         )
@@ -223,6 +224,7 @@ class LeaderElector:
                 last_term=self._log.last_term,
                 pre_vote=candidate.phase is Phase.PRE_VOTE,
                 birth=self._state.birth,
+                members_digest=self._state.members_digest,
             )
         )
 

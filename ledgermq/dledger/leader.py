@@ -466,6 +466,7 @@ class Leader:
                     read_round=round_number,
                     life=life,
                     birth=self._state.birth,
+                    members_digest=self._state.members_digest,
                 )
             )
 

@@ -10,6 +10,7 @@ from enum import Enum
 
 from ledgermq.dledger.birth import is_agreed
 from ledgermq.dledger.config import Config, Timing
+from ledgermq.dledger.membership import members_digest
 from ledgermq.dledger.messages import Message, PeerDialect, VoteResult
 from ledgermq.dledger.pace import READING_MS, Wait
 from ledgermq.dledger.storage import HardState, LedgerStore
@@ -146,6 +147,7 @@ class MemberState:
         "is_mixed",
         "is_new",
         "leader_id",
+        "members_digest",
         "recovering",
         "term",
         "voted_for",
@@ -167,6 +169,8 @@ class MemberState:
         self.has_voted = hard_state.has_voted
         # What it holds of the group's birth.
         self.birth = hard_state.birth
+        # Of the member list that this process runs with; messages carry it.
+        self.members_digest = members_digest(config.members)
         # Without an agreed birth: some peer has one.
         self.has_met_birth = False
         # Peers in sorted order.
@@ -187,16 +191,21 @@ class MemberState:
 
     @property
     def may_vote(self) -> bool:
-        """Whether this member gives votes and asks for them: it has its group's agreed birth, or
-        has a log or a vote from a time before births, and nobody has met one.
+        """Whether this member gives votes and asks for them: it has its group's agreed birth and
+        member list, or has a log or a vote from a time before births, and nobody has met one.
 
         A member that is new waits for the birth. With a Java member in the group it does not.
         """
         if self.recovering:
             return False
-        if self.is_mixed or is_agreed(self.birth):
+        if self.is_mixed or self.has_members:
             return True
-        return not (self.is_new or self.has_met_birth)
+        return not (self.is_new or self.has_met_birth or is_agreed(self.birth))
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the group has agreed on its birth and member list, as this member knows."""
+        return self.birth is not None and self.birth.is_agreed and bool(self.birth.members)
 
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
         """Note how a peer speaks."""

@@ -3,10 +3,10 @@ DLedger. Nobody changes a message.
 
 The core sees these values whatever the wire: DLedger's JSON to a Java member, binary frames between
 LedgerMQ members. Every message has a term, a sender and a target (member ids). Votes and heart
-beats carry the birth that their sender holds (birth.py); in DLedger's JSON there is none, and it
-counts for nothing while a Java member is known. What a Java answer does not carry, the driver fills
-in from the request it answers: `request_id`, `round_term`, `round`, and the term of a heart beat
-answer that is not 403 (Java writes -1 there).
+beats carry the birth that their sender holds (birth.py) and a digest of its member list; DLedger's
+JSON has neither, and the birth counts for nothing while a Java member is known. What a Java answer
+does not carry, the driver fills in from the request it answers: `request_id`, `round_term`,
+`round`, and the term of a heart beat answer that is not 403 (Java writes -1 there).
 
 An index or term of -1 stands for "log is empty" here exactly as on the wire. Source: spec of
 DLedger 0.3.1.2, io.openmessaging.storage.dledger.protocol.
@@ -18,6 +18,7 @@ from typing import Final
 
 from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import EntryId, EntrySlice
+from ledgermq.dledger.membership import NO_DIGEST
 
 # Round of a heart beat to a member that said it has lost state and is counted for nothing.
 UNCOUNTED_ROUND: Final = 0
@@ -129,6 +130,8 @@ class VoteRequest:
     last_term: int
     pre_vote: bool = False
     birth: Birth | None = None
+    # Digest of the sender's member list (membership.py), here as in the messages below.
+    members_digest: int = NO_DIGEST
     # The connection that it came on, 0 when nobody needs to know; never on the wire.
     asked_on: int = field(default=0, compare=False)
 
@@ -149,6 +152,7 @@ class VoteResponse:
     round_term: int
     pre_vote: bool = False
     birth: Birth | None = None
+    members_digest: int = NO_DIGEST
     asked_on: int = field(default=0, compare=False)
 
 
@@ -171,6 +175,7 @@ class HeartBeatRequest:
     life: int = 0
     # A member without a birth takes it from a leader that has an agreed one.
     birth: Birth | None = None
+    members_digest: int = NO_DIGEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +195,7 @@ class HeartBeatResponse:
     # a member that counts.
     life: int = 0
     birth: Birth | None = None
+    members_digest: int = NO_DIGEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +331,7 @@ class BirthReport:
     wants_answer: bool
     standing: Standing
     birth: Birth | None = None
+    members_digest: int = NO_DIGEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

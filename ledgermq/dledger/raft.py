@@ -14,13 +14,14 @@ import random
 from collections.abc import Sequence
 from typing import assert_never
 
-from ledgermq.dledger.birth import Birth
+from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.census import Census
 from ledgermq.dledger.config import NEVER, Config
 from ledgermq.dledger.confirmations import Confirmations
+from ledgermq.dledger.contradicting import ContradictingPeers
 from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
-from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.errors import ContradictionError, NotLeaderError
 from ledgermq.dledger.handler import EntryHandler
 from ledgermq.dledger.leader import Leader, MakeOpening
 from ledgermq.dledger.log import RaftLog
@@ -113,6 +114,7 @@ class Raft:
         self._handler = EntryHandler(self._state, self._log, self._outbox)
         self.census = Census(self._state, self._log, rng, self._outbox)
         self._takeover = Takeover(config, self._outbox)
+        self._contradicting = ContradictingPeers()
         # The driver tells the one whether this member can do a leader's work, and asks the other.
         self.preferred = PreferredLeaders(config)
         self.reads = Confirmations(self._state, self._log)
@@ -160,6 +162,11 @@ class Raft:
     @property
     def is_mixed(self) -> bool:
         return self._state.is_mixed
+
+    @property
+    def contradicting(self) -> frozenset[str]:
+        """Peers that contradicted a committed entry and have not shown another log since."""
+        return self._contradicting.ids
 
     @property
     def last_index(self) -> int:
@@ -225,14 +232,19 @@ class Raft:
         """Takes one message of a peer.
 
         Raises:
-            ContradictionError: a leader contradicts what is committed; nothing of it was taken.
+            ContradictionError: a leader contradicts what is committed; nothing of it was taken, and
+                nothing of it is for a while: no vote, no heartbeat answer (contradicting.py).
         """
         self._enter(now_ms)
         term, commit_index, voted_for = self.term, self.commit_index, self._state.voted_for
         assert self.applied_index <= commit_index <= self._log.last_index
-        if message.target == self.config.self_id:
+        if message.target == self.config.self_id and not self._is_rejected(message):
             self._enter_higher_term(message)
-            self._dispatch(message)
+            try:
+                self._dispatch(message)
+            except ContradictionError:
+                self._reject(message.sender)
+                raise
         assert self.term >= term, (self.term, term)
         assert self.commit_index >= commit_index, (self.commit_index, commit_index)
         assert self.applied_index <= self.commit_index <= self._log.last_index
@@ -355,8 +367,10 @@ class Raft:
         """Takes the news that the process of a peer has ended: a dead leader is not waited for.
 
         Whoever still hears of it refuses the pre-vote: a mistake costs nothing. With a Java member
-        in the group there is no pre-vote, and the times are DLedger's.
+        in the group there is no pre-vote, and the times are DLedger's. Its next process may run on
+        another directory, so what this one contradicted no longer counts.
         """
+        self._contradicting.clear(peer_id)
         is_followed = isinstance(self._duty, Follower) and self.leader_id == peer_id
         if is_followed and not self._state.is_mixed:
             self._enter(now_ms)
@@ -385,6 +399,34 @@ class Raft:
         if role is not None:
             self.preferred.leader_changed(role.leader_id, self._now_ms)
         return Ready.gather(self._outbox, changes, hard_state, committed, role)
+
+    # -- peers that contradict a committed entry
+
+    def _is_rejected(self, message: Message) -> bool:
+        """Whether a message comes from a peer whose log contradicts what is committed here.
+
+        A majority holds each committed entry, so such a peer can complete its log only when the
+        operator removes its directory: a message of a member that lost its log ends the rejection.
+        """
+        if not self._contradicting.is_ignored(message.sender, self._now_ms):
+            return False
+        match message:
+            case BirthReport():
+                has_lost_log = message.standing is not Standing.OLDER
+            case HeartBeatResponse() | PushResponse():
+                has_lost_log = message.recovering
+            case _:
+                has_lost_log = False
+        if has_lost_log:
+            self._contradicting.clear(message.sender)
+        return not has_lost_log
+
+    def _reject(self, peer_id: str) -> None:
+        """Takes nothing of a peer for a while; if it led this member, another leader is needed."""
+        timeout_ms = self._state.timing.election_timeout_ms
+        self._contradicting.reject(peer_id, timeout_ms, self._now_ms)
+        if self.leader_id == peer_id:
+            self._become_candidate(self.term)
 
     # -- terms and roles
 
@@ -542,6 +584,7 @@ class Raft:
                 recovering=self.recovering,
                 life=self.census.life,
                 birth=self.birth,
+                members_digest=self._state.members_digest,
             )
         )
 
@@ -550,7 +593,7 @@ class Raft:
         if not isinstance(duty, Leader) or response.sender not in self._state.dialects:
             return
         self.census.note_birth(response.sender, response.birth)
-        if response.term != self.term:
+        if response.term != self.term or is_stranger(response, self._state):
             return
         if duty.on_heart_beat_response(response, self._now_ms):
             self._commit_to(duty.find_commit_index(self.commit_index))
@@ -595,6 +638,8 @@ class Raft:
         # A log that was begun anew says that what is before it was committed.
         self.commit_index = max(self.commit_index, self._log.first_index - 1)
         if code is DLedgerCode.SUCCESS:
+            if not isinstance(request, CommitRequest):
+                self._contradicting.clear(request.sender)
             self._commit_to(min(request.commit_index, follower.verified_index))
         self._handler.answer(request, code, request.term)
         self._take_over_if_due()

@@ -1,10 +1,11 @@
-"""Whose word counts: which messages raise a term, and what is refused for the birth of its sender.
+"""Which messages count: which raise a term, and which are rejected for the cluster of the sender.
 
 Pure functions of a message and of what its receiver knows.
 """
 
 from ledgermq.dledger.birth import Birth, are_kin, disagree, is_agreed, may_lead
 from ledgermq.dledger.member_state import MemberState
+from ledgermq.dledger.membership import NO_DIGEST
 from ledgermq.dledger.messages import (
     BirthReport,
     DLedgerCode,
@@ -22,12 +23,23 @@ from ledgermq.dledger.messages import (
 def is_stranger(message: Message, state: MemberState) -> bool:
     """Tells whether a vote or heart beat comes from a member that does not count for this one.
 
-    What a stranger asks for is refused, and its term is not entered; but a member that has yet to
-    catch up may answer its leader that it knows a higher term, for else nobody could lead it.
+    It has another member list, or the birth of another cluster. What a stranger asks for is
+    refused, and its term is not entered; but a member that has yet to catch up may answer its
+    leader that it knows a higher term, for else nobody could lead it.
 
-    With a Java member in the group, which cannot tell, nobody is one.
+    A Java member names neither, so with one in the group births are not compared. LedgerMQ members
+    still compare their lists.
     """
     birth = state.birth
+    match message:
+        case (
+            VoteRequest()
+            | VoteResponse()
+            | HeartBeatRequest()
+            | HeartBeatResponse()
+            | BirthReport()
+        ) if message.members_digest not in (NO_DIGEST, state.members_digest):
+            return True
     if state.is_mixed:
         return False
     match message:

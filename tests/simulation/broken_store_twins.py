@@ -17,7 +17,7 @@ from ledgermq.commitlog.recovery import Recovery
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.segment_ages import SegmentAges
 from ledgermq.commitlog.store import MessageStore
-from ledgermq.dledger import election, strangers
+from ledgermq.dledger import strangers
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.member_state import MemberState, Role
 from ledgermq.dledger.raft import Raft
@@ -184,7 +184,6 @@ def wiped_member_votes() -> list[Patch]:
 
     return [
         (Raft, "__init__", init),
-        (election, "are_kin", lambda one, other: True),
         (strangers, "are_kin", lambda one, other: True),
         (MemberState, "may_vote", property(lambda self: not self.recovering)),
     ]

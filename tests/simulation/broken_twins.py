@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ledgermq.commitlog.store import MessageStore
-from ledgermq.dledger import birth, census, election, strangers, votes
+from ledgermq.dledger import birth, census, strangers, votes
 from ledgermq.dledger.census import Census
 from ledgermq.dledger.config import Config
 from ledgermq.dledger.dispatcher import EntryDispatcher
@@ -284,7 +284,6 @@ def members_without_a_birth_elect() -> list[Patch]:
     """As before births: an empty disk votes for a candidate that is empty, too, and counts."""
     return [
         (MemberState, "may_vote", property(lambda self: not self.recovering)),
-        (election, "are_kin", lambda one, other: True),
         (strangers, "are_kin", lambda one, other: True),
     ]
 
@@ -303,10 +302,7 @@ def birth_by_a_majority() -> list[Patch]:
     """A new group does not wait for its last member, though nobody has allowed that."""
 
     def next_birth(self_id: str, claims: Any, *, members: Any, founders: Any, draw_id: Any) -> Any:
-        held = [claim.birth for claim in claims.values() if claim.birth is not None]
-        if held:
-            founders = held[0].members
-        elif len(claims) > len(members) // 2:
+        if len(claims) > len(members) // 2:
             founders = sorted(claims)
         return birth.next_birth(
             self_id, claims, members=members, founders=founders, draw_id=draw_id

@@ -1,6 +1,8 @@
 """The files of a broker on a ledger: entries and index, vote, what is under repair."""
 
 import os
+from contextlib import suppress
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -21,10 +23,18 @@ from ledgermq.dledger.store import (
     Segments,
     VoteFile,
 )
-from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
+from ledgermq.dledger.store.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    MembershipError,
+    VoteStateLostError,
+)
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+
+# Of the directory of a member's ledger, followed by its id (DLedgerConfig.getDefaultPath).
+_LEDGER_PREFIX: Final = "dledger-"
 
 _log = Logger()
 
@@ -34,8 +44,10 @@ class LedgerStorage(Storage):
 
     def _new_messages(self, file_system: FileSystem) -> MessageStore:
         config = self._config
+        self._file_system = file_system
         self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
-        directory = os.path.join(config.store_root, f"dledger-{config.ledger_self_id}")
+        name = f"{_LEDGER_PREFIX}{config.ledger_self_id}"
+        directory = os.path.join(config.store_root, name)
         self.ledger_store = DLedgerMmapFileStore(
             file_system,
             directory,
@@ -44,7 +56,11 @@ class LedgerStorage(Storage):
             self.codec,
         )
         self.vote_file = VoteFile(
-            file_system, directory, config.ledger_self_id, group=config.ledger_group
+            file_system,
+            directory,
+            config.ledger_self_id,
+            group=config.ledger_group,
+            members=[peer.member_id for peer in config.ledger_peers],
         )
         self.repair_mark = RepairMark(file_system, directory)
         # The plain part of a mixed store; None in any other.
@@ -75,6 +91,7 @@ class LedgerStorage(Storage):
         if self._plain_names and self._mixed_log is None:
             root = str(self._config.store_root)
             raise PlainLogThereError(str(self._config.commit_log_path), root)
+        self._check_membership()
         ledger = self._open_ledger()
         if self._mixed_log is not None:
             self._mixed_log.plain.open(progress=self.opening)
@@ -90,6 +107,27 @@ class LedgerStorage(Storage):
             self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
         )
         return f"entries {ledger.first_index} to {ledger.last_index}"
+
+    def _check_membership(self) -> None:
+        """Checks, before any file changes, that these are the files of the configured member.
+
+        Raises:
+            MembershipError: they are those of another member, group or member list.
+        """
+        with suppress(VoteStateLostError):
+            # Lost votes are the replica's to see (`Recollection`).
+            self.vote_file.load()
+        config = self._config
+        own_name = f"{_LEDGER_PREFIX}{config.ledger_self_id}"
+        names = self._file_system.names(str(config.store_root))
+        others = sorted(name for name in names if name.startswith(_LEDGER_PREFIX))
+        if others and own_name not in others:
+            raise MembershipError(
+                os.path.join(config.store_root, others[0]),
+                "dLegerSelfId",
+                others[0].removeprefix(_LEDGER_PREFIX),
+                config.ledger_self_id,
+            )
 
     def _open_ledger(self) -> RecoveryReport:
         """Opens the log; one that lost entries is cut, and its member recovers from the others.

@@ -1,9 +1,10 @@
-"""Contradictions: a member says of a committed entry what this member knows to be otherwise.
+"""Contradictions: a leader contradicts an entry that this member knows to be committed.
 
-Raft rules that out, so one of the two is damaged, or is none of the group. Which one, a single word
-does not tell: it ends the connection on which it came and raises an alarm, and nothing of it is
-taken. Only when so many members have said so as make a majority without this one is it this one
-that has to stop, for a person to look at.
+Raft rules that out, so one of the two logs is damaged or comes from another group. One message does
+not show which. The sender's connection is closed, an alarm names the directory to remove, and the
+core takes nothing of the sender for a while: no vote, no heartbeat answer. So members
+with the same log elect another leader and go on. When as many members contradict this one as make a
+majority without it, its own log is the wrong one: it stops.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,14 @@ from ledgermq.dledger.messages import Message
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.config import ReplicaConfig
 
-_LINE: Final = (
-    "{self_id}: {sender} {report}; {count} of {quorum_count} members that would outvote this one"
-    " contradict it, and the connection is closed"
+_REJECTED: Final = (
+    "{self_id}: rejecting {sender}, which {report} ({count} of the {quorum_count} members that make"
+    " a majority contradict this one)"
+)
+_OUTVOTED: Final = (
+    "{self_id}: stopping: a majority of the group ({senders}) contradicts entries committed here."
+    " Move the store directory of this member (storePathRootDir) away and start it again with an"
+    " empty one: it is filled from the group"
 )
 
 _log = Logger()
@@ -53,10 +59,10 @@ class Contradictions:
     def _report(self, sender: str, error: ContradictionError) -> str:
         host = self._hosts.get(sender, "its host")
         return (
-            f"contradicts entries that are committed on {self._self_id} ({error}): if the other"
-            f" members agree with {self._self_id}, stop {sender} on {host}, move its store"
-            " directory (storePathRootDir) away and start it again with an empty one;"
-            " it is filled from the group"
+            f"contradicts entries that are committed on {self._self_id} ({error}), so it"
+            " gets no vote and no answer here. If the other members report the same, stop"
+            f" {sender} on {host}, move its store directory (storePathRootDir) away and start it"
+            " again with an empty one: it is filled from the group"
         )
 
     def receive(
@@ -69,12 +75,19 @@ class Contradictions:
         """
         try:
             raft.receive(message, now_ms)
+            if self._senders and len(self._senders) != len(raft.contradicting):
+                # A member that lost its log, as its operator was asked to see to, counts again.
+                self._senders = {
+                    sender: error
+                    for sender, error in self._senders.items()
+                    if sender in raft.contradicting
+                }
         except ContradictionError as error:
             is_new = message.sender not in self._senders
             self._senders[message.sender] = error
             if is_new:
                 _log.error(
-                    _LINE,
+                    _REJECTED,
                     self_id=self._self_id,
                     sender=message.sender,
                     report=self._report(message.sender, error),
@@ -83,4 +96,6 @@ class Contradictions:
                 )
             connections.contradicted(message.sender, error)
             if len(self._senders) >= self._quorum_count:
+                senders = ", ".join(self._senders)
+                _log.error(_OUTVOTED, self_id=self._self_id, senders=senders)
                 raise

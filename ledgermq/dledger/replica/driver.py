@@ -35,6 +35,7 @@ from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.leader import MakeOpening
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.member_view import MemberView
+from ledgermq.dledger.membership import Cluster
 from ledgermq.dledger.messages import LinkMessage, PeerDialect, PushResponse, ReadMessage
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready, RoleChange
@@ -197,6 +198,13 @@ class Replica:
     def membership(self) -> MembershipReport:
         """What operators are told of the group's membership."""
         return membership_report(self._raft, self.contradictions.reports)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Cluster id and member ids of the group, as this member knows them."""
+        birth = self._raft.birth if self._raft is not None else None
+        cluster_id = birth.group_id if birth is not None and birth.is_agreed else ""
+        return Cluster(cluster_id, tuple(sorted((self.self_id, *self.peer_ids))))
 
     @property
     def now_ms(self) -> float:

@@ -1,8 +1,9 @@
 """What two members of LedgerMQ say when a connection opens, before any message of the core.
 
-HELLO names group, both members, the version of the frames and the segment size, what the sender's
-applier reads of the log and needs (`formats.py`), and its flush mode; so does its answer. Where
-both have the group's secret, the answer is a challenge, and PROOF follows before anything else
+HELLO names group, both members, the version of the frames and the segment size, the sender's
+cluster id and member list (`membership.py`), what its applier reads of the log and needs
+(`formats.py`), and its flush mode; the answer has the last four, too. Where both have the group's
+secret, the answer is a challenge, and PROOF follows before anything else
 (`protocol/member_proof.py`). Bodies are JSON. No I/O.
 """
 
@@ -11,13 +12,19 @@ from typing import Annotated, Final
 import msgspec
 
 from ledgermq.dledger.formats import FORMAT_MAX, OLDEST, Formats
+from ledgermq.dledger.membership import Cluster
 from ledgermq.dledger.replica.config import FlushDiskType
 from ledgermq.protocol.errors import RemoteProtocolError
 
-# Of this format. A peer with another one is refused; both sides then stay with JSON.
+# Of this format; a peer with another one is rejected.
 WIRE_VERSION: Final = 4
 
 
+_ClusterId = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32})?\Z")]
+_Members = Annotated[
+    tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,64}\Z")], ...],
+    msgspec.Meta(max_length=128),
+]
 _Format = Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT_MAX)]
 
 
@@ -29,6 +36,9 @@ class Hello(msgspec.Struct, kw_only=True):
     sender: str
     target: str
     segment_bytes: int
+    # Empty before the group is bootstrapped.
+    cluster_id: _ClusterId = ""
+    members: _Members
     reads: _Format = OLDEST
     needs: _Format = OLDEST
     # When entries count as written at the sender.
@@ -41,6 +51,11 @@ class Hello(msgspec.Struct, kw_only=True):
         """What the sender's applier reads and needs."""
         return Formats(self.reads, self.needs)
 
+    @property
+    def cluster(self) -> Cluster:
+        """What the sender knows of its group."""
+        return Cluster(self.cluster_id, self.members)
+
 
 class HelloAnswer(msgspec.Struct, kw_only=True):
     """What the member that HELLO came to tells of itself, refused or not, as JSON."""
@@ -48,6 +63,9 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
     reads: _Format = OLDEST
     needs: _Format = OLDEST
     flush_mode: FlushDiskType | None = None
+    # As in HELLO; None where the other end is not told.
+    cluster_id: _ClusterId = ""
+    members: _Members | None = None
     # Its challenge, and its proof; both empty where one of the two has no secret.
     nonce: str = ""
     proof: str = ""
@@ -56,6 +74,11 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
     def formats(self) -> Formats:
         """What the applier of who answers reads and needs."""
         return Formats(self.reads, self.needs)
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """What the member that answers knows of its group; None where it does not say."""
+        return None if self.members is None else Cluster(self.cluster_id, self.members)
 
 
 class Proof(msgspec.Struct, kw_only=True):
@@ -89,11 +112,18 @@ def decode_hello(body: bytes) -> Hello:
 
 
 def encode_hello_answer(
-    formats: Formats, nonce: str = "", proof: str = "", flush_mode: FlushDiskType | None = None
+    formats: Formats,
+    cluster: Cluster | None = None,
+    *,
+    nonce: str = "",
+    proof: str = "",
+    flush_mode: FlushDiskType | None = None,
 ) -> bytes:
     """Returns the body of an answer to HELLO or PROOF."""
     reads, needs = formats
     answer = HelloAnswer(reads=reads, needs=needs, flush_mode=flush_mode, nonce=nonce, proof=proof)
+    if cluster is not None:
+        answer.cluster_id, answer.members = cluster
     return _encode_hello(answer)
 
 

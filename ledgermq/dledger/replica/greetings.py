@@ -22,6 +22,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from ledgermq.dledger.entry import EntryId
+from ledgermq.dledger.membership import find_mismatch, members_text
 from ledgermq.dledger.messages import DLedgerCode
 from ledgermq.dledger.replica import greeting_bodies
 from ledgermq.dledger.replica.admission import (
@@ -183,7 +184,11 @@ class Greetings:
             reason = f"member {hello.target!r} was asked for, here is {config.self_id!r}"
             return DLedgerCode.UNKNOWN_MEMBER, reason
         if hello.sender not in self._peer_ids:
-            reason = f"member {hello.sender!r} is none of {sorted(self._peer_ids)}"
+            own = members_text(self._events.cluster.members)
+            reason = (
+                f"member {hello.sender!r}, whose member list is {members_text(hello.members)}, is"
+                f" not a member of this group: {own} (key dLegerPeers)"
+            )
             return DLedgerCode.UNKNOWN_MEMBER, reason
         if hello.version != WIRE_VERSION:
             reason = f"wire version is {hello.version}, here it is {WIRE_VERSION}"
@@ -238,7 +243,9 @@ class Greetings:
         challenge = admission.challenge(hello.sender, hello.target, hello.nonce, nonce)
         link.hello, link.challenge = hello, challenge
         proof = challenge.proof(admission.key, Side.ANSWERER)
-        body = greeting_bodies.encode_hello_answer(self._events.formats.own, nonce, proof)
+        body = greeting_bodies.encode_hello_answer(
+            self._events.formats.own, nonce=nonce, proof=proof
+        )
         connection.send(command.response(_SUCCESS, body=body))
 
     def proof(self, connection: CommandProtocol, command: RemotingCommand) -> None:
@@ -267,9 +274,16 @@ class Greetings:
 
     def _welcome(self, connection: CommandProtocol, command: RemotingCommand, hello: Hello) -> None:
         """Takes a member for one, unless one of the two does not read what the other has."""
-        formats = self._events.formats
+        formats, cluster = self._events.formats, self._events.cluster
         mode = self._config.flush_disk_type
-        told = greeting_bodies.encode_hello_answer(formats.own, flush_mode=mode)
+        told = greeting_bodies.encode_hello_answer(formats.own, cluster, flush_mode=mode)
+        mismatch = find_mismatch(hello.sender, hello.cluster, cluster)
+        if mismatch is not None:
+            self._events.refusals.note(hello.sender, connection.peer_host, mismatch)
+            # The remark is for the log of the sender, so it takes the sender's point of view.
+            remark = find_mismatch(self._config.self_id, cluster, hello.cluster)
+            connection.send(command.response(DLedgerCode.UNEXPECTED_MEMBER, remark, body=told))
+            return
         mismatch = formats.asked_by(hello.sender, hello.formats)
         if mismatch is not None:
             self._complain(connection, mismatch)
@@ -290,11 +304,15 @@ class Greetings:
         sender: str = _STRANGER,
     ) -> None:
         """Answers a greeting that is none; a closed group ends the connection, too."""
+        who = sender if sender in self._peer_ids else _STRANGER
         if not self._admission.is_closed:
-            self._complain(connection, reason)
+            if code is DLedgerCode.UNKNOWN_MEMBER:
+                # It asks again each second.
+                self._events.refusals.note(who, connection.peer_host, reason)
+            else:
+                self._complain(connection, reason)
             connection.send(command.response(code, reason[:_TEXT_MAX]))
             return
-        who = sender if sender in self._peer_ids else _STRANGER
         self._events.refusals.note(who, connection.peer_host, reason)
         is_about_secret = reason in (NO_SECRET, ANOTHER_SECRET)
         told = reason if is_about_secret else _NOT_TOLD

@@ -34,8 +34,10 @@ from twisted.python.failure import Failure
 from ledgermq.dledger.bounds import excess_of
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.formats import GroupFormats
+from ledgermq.dledger.membership import Cluster, find_mismatch
 from ledgermq.dledger.messages import (
     BirthReport,
+    DLedgerCode,
     LinkMessage,
     PeerDialect,
     ReadMessage,
@@ -77,6 +79,8 @@ from ledgermq.protocol.transport.refusals import Refusals
 # processor for all codes that fails on it.
 _SUCCESS: Final = 0
 _NOT_KNOWN: Final = frozenset({1, 3})
+# The peer does not take this member for one of its group.
+_MEMBERSHIP_CODES: Final = frozenset({DLedgerCode.UNKNOWN_MEMBER, DLedgerCode.UNEXPECTED_MEMBER})
 # The silence of a connection ends the wait for HELLO's answer long before this.
 _HELLO_TIMEOUT_MS: Final = 60_000
 # Without a way to a peer: much longer than a start or a change of the program takes.
@@ -100,6 +104,10 @@ class MemberEvents(Protocol):
     @property
     def flush_modes(self) -> FlushModes:
         """The members' flush modes; connections report those of the peers."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """What the member knows of its group; connections compare it with what peers say."""
 
     @property
     def refusals(self) -> Refusals:
@@ -148,9 +156,9 @@ class Peer:
         self._config = config
         self._codec = codec
         self._events = events
-        self._hello = Hello(
-            group=config.group, sender=config.self_id, target=peer_id, segment_bytes=segment_bytes
-        )
+        self._segment_bytes = segment_bytes
+        # The last one that was sent, which its answer is compared with; None before.
+        self._hello: Hello | None = None
         # How the open connection is spoken on; UNKNOWN while there is none.
         self.dialect = PeerDialect.UNKNOWN
         # Messages that were dropped because the connection was not ready or too slow.
@@ -274,14 +282,28 @@ class Peer:
                 port=self._address.port,
             )
 
+    def _new_hello(self) -> Hello:
+        config, events = self._config, self._events
+        (reads, needs), (cluster_id, members) = events.formats.own, events.cluster
+        return Hello(
+            group=config.group,
+            sender=config.self_id,
+            target=self.peer_id,
+            segment_bytes=self._segment_bytes,
+            cluster_id=cluster_id,
+            members=members,
+            reads=reads,
+            needs=needs,
+            flush_mode=config.flush_disk_type,
+            nonce=draw_nonce() if self._admission.key is not None else "",
+        )
+
     def _greet(self, connection: CommandProtocol) -> None:
         admission = self._admission
         self._is_doubtful = False
         if admission.is_closed:
             connection.begin_greeting(GREETING_S_MAX, GREETING_BYTES_MAX)
-        self._hello.reads, self._hello.needs = self._events.formats.own
-        self._hello.flush_mode = self._config.flush_disk_type
-        self._hello.nonce = draw_nonce() if admission.key is not None else ""
+        self._hello = self._new_hello()
         self._ask(connection, BinaryCode.HELLO, encode_hello(self._hello), self._greeted)
 
     def _ask(
@@ -331,7 +353,7 @@ class Peer:
             self._refused(connection, str(error))
             return
         key, hello = self._admission.key, self._hello
-        if key is None:
+        if key is None or hello is None:
             self._taken(answer, connection)
             return
         challenge = self._admission.challenge(hello.sender, hello.target, hello.nonce, told.nonce)
@@ -365,9 +387,14 @@ class Peer:
         self, answer: RemotingCommand, connection: CommandProtocol, *, is_proven: bool
     ) -> None:
         """Notes why a peer refuses this member; what it reads counts when it has proven itself."""
+        mismatch = None
         if is_proven and answer.body:
-            self._find_mismatch(answer, connection)
-        self._refused(connection, f"{answer.remark or 'no reason'} (code {answer.code})")
+            mismatch = self._find_mismatch(answer, connection)
+        reason = f"{answer.remark or 'no reason'} (code {answer.code})"
+        self._refused(connection, mismatch or reason)
+        if answer.code in _MEMBERSHIP_CODES:
+            # The peer lists a rejected member only for as long as that asks again.
+            connection.close(reason)
 
     def _find_mismatch(self, answer: RemotingCommand, connection: CommandProtocol) -> str | None:
         """Takes what the peer reads and needs; says why the two do not work together, if so."""
@@ -376,6 +403,10 @@ class Peer:
         except RemoteProtocolError as error:
             connection.close(str(error))
             return str(error)
+        if peer.cluster is not None:
+            mismatch = find_mismatch(self.peer_id, peer.cluster, self._events.cluster)
+            if mismatch is not None:
+                return mismatch
         if peer.flush_mode is not None:
             self._events.flush_modes.greeted(self.peer_id, peer.flush_mode)
         return self._events.formats.greeted(self.peer_id, peer.formats)

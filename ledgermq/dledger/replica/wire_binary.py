@@ -5,7 +5,8 @@ code can say so; its header is constant for each code, its body is
 
     fixed fields, big-endian, then for COMPARE, TRUNCATE and APPEND the raw run of entries,
     for votes, heart beats, their answers and BIRTH the birth that the sender holds, if any:
-    1 whether it is agreed, 16 id, the ids of its members joined by semicolons
+    1 whether it is agreed, 16 id, the ids of its members joined by semicolons (empty: the sender
+    does not know that all members have the same list)
 
 No Base64, no work for each entry: the run goes out as the leader encoded it, in its own piece, and
 is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
@@ -74,17 +75,19 @@ class BinaryCode(IntEnum):
     READ_INDEX_ANSWER = 52018
 
 
+# What names its sender's birth and member list.
+Voice = VoteRequest | VoteResponse | HeartBeatRequest | HeartBeatResponse | BirthReport
 # Tells the chain checksum of an entry that the receiver holds, or None when it does not know.
 ChainCrcOf = Callable[[EntryId], int | None]
 
-# 8 term, 8 last_index, 8 last_term, 1 pre_vote
-_VOTE: Final = Struct(">qqq?")
-# 8 term, 8 round_term, 1 result, 1 pre_vote
-_VOTE_ANSWER: Final = Struct(">qqB?")
-# 8 term, 8 commit_index (-2: None), 8 read_round, 8 life
-_HEART_BEAT: Final = Struct(">qqqq")
-# 8 term, 8 round, 2 code, 1 recovering, 8 life
-_HEART_BEAT_ANSWER: Final = Struct(">qqh?q")
+# 8 term, 8 last_index, 8 last_term, 1 pre_vote, 8 members_digest
+_VOTE: Final = Struct(">qqq?q")
+# 8 term, 8 round_term, 1 result, 1 pre_vote, 8 members_digest
+_VOTE_ANSWER: Final = Struct(">qqB?q")
+# 8 term, 8 commit_index (-2: None), 8 read_round, 8 life, 8 members_digest
+_HEART_BEAT: Final = Struct(">qqqqq")
+# 8 term, 8 round, 2 code, 1 recovering, 8 life, 8 members_digest
+_HEART_BEAT_ANSWER: Final = Struct(">qqh?qq")
 # 8 term, 8 commit_index, 8 request_id, 1 wants_sync; then one entry
 _ONE_ENTRY: Final = Struct(">qqq?")
 # 8 term, 8 commit_index, 8 request_id, 8 term and 8 index of previous (-2: None), 1 wants_sync;
@@ -102,8 +105,15 @@ _TRANSFER_ANSWER: Final = Struct(">qqh")
 # 8 term, 8 number; in an answer 8 commit_index (-2: None)
 _READ_INDEX: Final = Struct(">qq")
 _READ_INDEX_ANSWER: Final = Struct(">qqq")
-# 8 term, 8 life, 8 number, 8 answers, 1 wants_answer, 1 standing
-_BIRTH: Final = Struct(">qqqq?B")
+# 8 term, 8 life, 8 number, 8 answers, 1 wants_answer, 1 standing, 8 members_digest
+_BIRTH: Final = Struct(">qqqq?Bq")
+_VOICES: Final[dict[int, Struct]] = {
+    BinaryCode.HEART_BEAT: _HEART_BEAT,
+    BinaryCode.HEART_BEAT_ANSWER: _HEART_BEAT_ANSWER,
+    BinaryCode.VOTE: _VOTE,
+    BinaryCode.VOTE_ANSWER: _VOTE_ANSWER,
+    BinaryCode.BIRTH: _BIRTH,
+}
 # 1 is_agreed, 16 id; then ids of members
 _HELD_BIRTH: Final = Struct(">?16s")
 # Ids of members joined: more than any group has.
@@ -153,25 +163,6 @@ def encode(message: LinkMessage) -> list[bytes | memoryview]:
         case CommitRequest():
             fixed = _COMMIT.pack(message.term, message.commit_index, message.request_id)
             return _frame(BinaryCode.COMMIT, fixed)
-        case HeartBeatRequest():
-            commit_index = _NONE if message.commit_index is None else message.commit_index
-            fixed = _HEART_BEAT.pack(message.term, commit_index, message.read_round, message.life)
-            return _frame(BinaryCode.HEART_BEAT, fixed + _pack_birth(message.birth))
-        case HeartBeatResponse():
-            fixed = _HEART_BEAT_ANSWER.pack(
-                message.term, message.round, message.code, message.recovering, message.life
-            )
-            return _frame(BinaryCode.HEART_BEAT_ANSWER, fixed + _pack_birth(message.birth))
-        case VoteRequest():
-            fixed = _VOTE.pack(
-                message.term, message.last_index, message.last_term, message.pre_vote
-            )
-            return _frame(BinaryCode.VOTE, fixed + _pack_birth(message.birth))
-        case VoteResponse():
-            fixed = _VOTE_ANSWER.pack(
-                message.term, message.round_term, message.result, message.pre_vote
-            )
-            return _frame(BinaryCode.VOTE_ANSWER, fixed + _pack_birth(message.birth))
         case CompareRequest() | TruncateRequest():
             fixed = _ONE_ENTRY.pack(
                 message.term, message.commit_index, message.request_id, message.wants_sync
@@ -185,22 +176,44 @@ def encode(message: LinkMessage) -> list[bytes | memoryview]:
         case TransferResponse():
             fixed = _TRANSFER_ANSWER.pack(message.term, message.request_id, message.code)
             return _frame(BinaryCode.TRANSFER_ANSWER, fixed)
-        case BirthReport():
-            fixed = _BIRTH.pack(
-                message.term,
-                message.life,
-                message.number,
-                message.answers,
-                message.wants_answer,
-                message.standing,
-            )
-            return _frame(BinaryCode.BIRTH, fixed + _pack_birth(message.birth))
         case ReadIndexRequest():
             return _frame(BinaryCode.READ_INDEX, _READ_INDEX.pack(message.term, message.number))
         case ReadIndexResponse():
             commit_index = _NONE if message.commit_index is None else message.commit_index
             fixed = _READ_INDEX_ANSWER.pack(message.term, message.number, commit_index)
             return _frame(BinaryCode.READ_INDEX_ANSWER, fixed)
+        case _:
+            return _encode_voice(message)
+
+
+def _encode_voice(message: Voice) -> list[bytes | memoryview]:
+    """Writes what names its sender's membership: heart beats, votes and reports."""
+    fields: tuple[object, ...]
+    match message:
+        case HeartBeatRequest():
+            code, layout = BinaryCode.HEART_BEAT, _HEART_BEAT
+            commit_index = _NONE if message.commit_index is None else message.commit_index
+            fields = commit_index, message.read_round, message.life
+        case HeartBeatResponse():
+            code, layout = BinaryCode.HEART_BEAT_ANSWER, _HEART_BEAT_ANSWER
+            fields = message.round, message.code, message.recovering, message.life
+        case VoteRequest():
+            code, layout = BinaryCode.VOTE, _VOTE
+            fields = message.last_index, message.last_term, message.pre_vote
+        case VoteResponse():
+            code, layout = BinaryCode.VOTE_ANSWER, _VOTE_ANSWER
+            fields = message.round_term, message.result, message.pre_vote
+        case BirthReport():
+            code, layout = BinaryCode.BIRTH, _BIRTH
+            fields = (
+                message.life,
+                message.number,
+                message.answers,
+                message.wants_answer,
+                message.standing,
+            )
+    fixed = layout.pack(message.term, *fields, message.members_digest)
+    return _frame(code, fixed + _pack_birth(message.birth))
 
 
 def decode(
@@ -283,76 +296,40 @@ def _decode_read(code: int, body: bytes, sender: str, target: str) -> ReadMessag
     )
 
 
-def _decode_voice(code: int, body: bytes, sender: str, target: str) -> LinkMessage:
-    """Reads what tells of its sender's birth: heart beats, votes and reports."""
+def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Voice:
+    """Reads what names its sender's membership: heart beats, votes and reports."""
+    layout = _VOICES.get(code)
+    if layout is None:
+        _refuse("code of a binary frame", code, BinaryCode)
+    (term, *fields, digest), birth = _unpack_voice(layout, code, body)
+    known: dict[str, Any] = {"term": term, "sender": sender, "target": target}
+    known |= {"birth": birth, "members_digest": digest}
     match code:
         case BinaryCode.HEART_BEAT:
-            fields, birth = _unpack_voice(_HEART_BEAT, code, body)
-            term, commit_index, read_round, life = fields
-            return HeartBeatRequest(
-                term=term,
-                sender=sender,
-                target=target,
-                commit_index=None if commit_index == _NONE else commit_index,
-                read_round=read_round,
-                life=life,
-                birth=birth,
-            )
+            commit_index, read_round, life = fields
+            known["commit_index"] = None if commit_index == _NONE else commit_index
+            return HeartBeatRequest(read_round=read_round, life=life, **known)
         case BinaryCode.HEART_BEAT_ANSWER:
-            fields, birth = _unpack_voice(_HEART_BEAT_ANSWER, code, body)
-            term, round_number, answer_code, recovering, life = fields
-            return HeartBeatResponse(
-                term=term,
-                sender=sender,
-                target=target,
-                code=_CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode),
-                round=round_number,
-                recovering=recovering,
-                life=life,
-                birth=birth,
-            )
+            round_number, answer_code, recovering, life = fields
+            known["code"] = _CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode)
+            return HeartBeatResponse(round=round_number, recovering=recovering, life=life, **known)
         case BinaryCode.VOTE:
-            (term, last_index, last_term, pre_vote), birth = _unpack_voice(_VOTE, code, body)
+            last_index, last_term, pre_vote = fields
             return VoteRequest(
-                term=term,
-                sender=sender,
-                target=target,
-                last_index=last_index,
-                last_term=last_term,
-                pre_vote=pre_vote,
-                birth=birth,
+                last_index=last_index, last_term=last_term, pre_vote=pre_vote, **known
             )
         case BinaryCode.VOTE_ANSWER:
-            (term, round_term, result, pre_vote), birth = _unpack_voice(_VOTE_ANSWER, code, body)
+            round_term, result, pre_vote = fields
             if result not in _VOTE_RESULTS:
                 _refuse("vote result", result, VoteResult)
-            return VoteResponse(
-                term=term,
-                sender=sender,
-                target=target,
-                result=_VOTE_RESULTS[result],
-                round_term=round_term,
-                pre_vote=pre_vote,
-                birth=birth,
-            )
-        case BinaryCode.BIRTH:
-            fields, birth = _unpack_voice(_BIRTH, code, body)
-            term, life, number, answers, wants_answer, standing = fields
-            if standing not in _STANDINGS:
-                _refuse("standing", standing, Standing)
-            return BirthReport(
-                term=term,
-                sender=sender,
-                target=target,
-                life=life,
-                number=number,
-                answers=answers,
-                wants_answer=wants_answer,
-                standing=_STANDINGS[standing],
-                birth=birth,
-            )
+            known["result"] = _VOTE_RESULTS[result]
+            return VoteResponse(round_term=round_term, pre_vote=pre_vote, **known)
         case _:
-            _refuse("code of a binary frame", code, BinaryCode)
+            life, number, answers, wants_answer, standing = fields
+            known["standing"] = _STANDINGS.get(standing) or _refuse("standing", standing, Standing)
+            return BirthReport(
+                life=life, number=number, answers=answers, wants_answer=wants_answer, **known
+            )
 
 
 def _pack_birth(birth: Birth | None) -> bytes:
@@ -367,12 +344,13 @@ def _unpack_voice(layout: Struct, code: int, body: bytes) -> tuple[tuple[Any, ..
     if len(body) == layout.size:
         return layout.unpack(body), None
     start = layout.size + _HELD_BIRTH.size
-    if not start < len(body) <= start + _MEMBERS_BYTES_MAX:
-        allowed = f"{layout.size}, or {start + 1} to {start + _MEMBERS_BYTES_MAX}"
+    if not start <= len(body) <= start + _MEMBERS_BYTES_MAX:
+        allowed = f"{layout.size}, or {start} to {start + _MEMBERS_BYTES_MAX}"
         raise RemoteProtocolError(f"body of {BinaryCode(code).name}", len(body), allowed)
     is_agreed, group_id = _HELD_BIRTH.unpack_from(body, layout.size)
     try:
-        members = tuple(body[start:].decode().split(";"))
+        text = body[start:].decode()
+        members = tuple(text.split(";")) if text else ()
     except UnicodeDecodeError as error:
         raise RemoteProtocolError("members of a birth", str(error), "UTF-8") from error
     if not all(members):

@@ -1,6 +1,10 @@
 """What the stores raise beyond the errors of the ledger: bad disks and wrong files."""
 
+<<<<<<< HEAD
 from typing import Protocol
+=======
+from typing import Final
+>>>>>>> d6106287 (Compare the members of a group in HELLO, votes and heartbeats)
 
 from ledgermq.dledger.errors import LedgerError
 
@@ -43,6 +47,46 @@ class StoreFormatError(StoreError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.field} is {self.found}, expected {self.expected}"
+
+
+class MembershipError(StoreError):
+    """The store is that of another group, member or member list than the configuration names.
+
+    Nothing was changed. The member must not run: it would count votes by another majority than the
+    others of its group.
+    """
+
+    def __init__(self, path: str, key: str, stored: str, configured: str) -> None:
+        super().__init__(path, key, stored, configured)
+        self.path = path
+        # The configuration key: dLegerGroup, dLegerSelfId or dLegerPeers.
+        self.key = key
+        self.stored = stored
+        self.configured = configured
+
+    def __str__(self) -> str:
+        subject, remedy = _MEMBERSHIP_TEXTS[self.key]
+        return (
+            f"cannot start: {subject} {self.stored} ({self.path}), the configuration has"
+            f" {self.configured} (key {self.key}); {remedy}"
+        )
+
+
+_MEMBERSHIP_TEXTS: Final = {
+    "dLegerGroup": (
+        "the store belongs to group",
+        "start this member on the directory of its own group",
+    ),
+    "dLegerSelfId": (
+        "the store belongs to member",
+        "start this member on its own directory; a member keeps its id",
+    ),
+    "dLegerPeers": (
+        "the members of this group are",
+        "name exactly these ids, the same on each member: addresses may change, members cannot be"
+        " added, removed or renamed",
+    ),
+}
 
 
 class CorruptStoreError(StoreError):

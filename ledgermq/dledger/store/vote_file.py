@@ -3,7 +3,7 @@
 Two files, both replaced durably before `save` returns:
 
     identity   ours, with a checksum, written first:
-               group=, self_id=, term=, voted_for=, has_voted=, birth=, birth_members=,
+               group=, self_id=, term=, voted_for=, has_voted=, birth=, members=,
                birth_agreed=, crc32=
     currterm   upstream's, so that Java can take over the directory: voteLeader=, currTerm=; its
                former content is kept in currterm.bak
@@ -21,6 +21,11 @@ What `load` finds, and what it says:
     damaged    any                any         VoteStateLostError
     any        damaged            any         VoteStateLostError
 
+`members` is the list of the group's member ids, agreed with the birth; a configuration with other
+ids is refused. An identity that was written before lists were kept has `birth_members=` in its
+place, the ids of those members that the birth had to wait for, mostly all: where they are those of
+the configuration they are the list, else the list is agreed again (`census.Census`).
+
 Lost never means term 0: the member may have voted in a term it forgot. The driver starts the core
 as recovering then. Where the identity is ahead, a save was cut between the two files, and `load`
 ends it: what takes over with currterm alone must not vote again in that term.
@@ -28,13 +33,15 @@ ends it: what takes over with currterm alone must not vote again in that term.
 
 import os
 import re
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from ledgermq.dledger.birth import Birth
+from ledgermq.dledger.membership import members_text
 from ledgermq.dledger.storage import HardState
-from ledgermq.dledger.store.errors import DiskFullError, StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.errors import DiskFullError, MembershipError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import CHECKPOINT, DURABLE, START
 from ledgermq.dledger.store.text_file import format_lines, parse_int, parse_lines, seal, unseal
@@ -54,6 +61,7 @@ class VoteFile:
         self_id: str,
         *,
         group: str = "",
+        members: Collection[str] = (),
     ) -> None:
         """Binds the files; nothing is read or written yet.
 
@@ -62,19 +70,34 @@ class VoteFile:
             directory: of this member's store (`.../dledger-n0`).
             self_id: a directory that belongs to another member is refused.
             group: a directory of another group is refused; empty accepts any.
+            members: ids of all members as configured; a directory of a group with other members is
+                refused. Empty accepts any.
         """
         self._file_system = file_system
         self._directory = directory
         self._self_id = self_id
         self._group = group
+        self._members = frozenset(members)
+        # `birth_members` of an identity without a list: kept until the list is agreed.
+        self._birth_members = ""
 
     def load(self) -> HardState | None:
         """Returns the state, or None in a directory that was never used.
 
         Raises:
             VoteStateLostError: there was a state, and it is missing or unreadable.
-            StoreFormatError: the directory belongs to another member or group.
+            MembershipError: the directory belongs to another member or group, or to a group of
+                other members.
         """
+        state = self._load()
+        voted_for = None if state is None else state.voted_for
+        if voted_for is not None and self._members and voted_for not in self._members:
+            # A store that has no list, such as one of Java: it shows one member at least.
+            stored = members_text({self._self_id, voted_for}) + " and perhaps others"
+            raise self._membership_error("dLegerPeers", stored, members_text(self._members))
+        return state
+
+    def _load(self) -> HardState | None:
         identity = self._load_identity()
         current = self._load_current(CURRENT_TERM)
         if identity is None and current is None:
@@ -120,7 +143,7 @@ class VoteFile:
                     "voted_for": state.voted_for or "",
                     "has_voted": str(int(state.has_voted)),
                     "birth": birth.group_id if birth is not None else "",
-                    "birth_members": ";".join(birth.members) if birth is not None else "",
+                    **self._member_keys(birth),
                     "birth_agreed": str(int(birth is not None and birth.is_agreed)),
                 }
             ),
@@ -147,18 +170,44 @@ class VoteFile:
         term = parse_int(values, "term") if values is not None else None
         if values is None or term is None:
             raise self._lost(IDENTITY, "its checksum does not fit")
-        for key, expected in (("self_id", self._self_id), ("group", self._group)):
-            found = values.get(key, "")
-            if expected and found and found != expected:
-                raise StoreFormatError(self._path(IDENTITY), key, expected, found)
+        for name, key, configured in (
+            ("self_id", "dLegerSelfId", self._self_id),
+            ("group", "dLegerGroup", self._group),
+        ):
+            stored = values.get(name, "")
+            if configured and stored and stored != configured:
+                raise self._membership_error(key, stored, configured)
         vote = values.get("voted_for") or None
         birth = None
         if group_id := values.get("birth"):
-            members = tuple(values.get("birth_members", "").split(";"))
+            members = self._read_members(values)
             if _GROUP_ID.fullmatch(group_id) is None:
                 raise self._lost(IDENTITY, f"birth is {group_id!r}, allowed: 32 hex digits")
             birth = Birth(group_id, members, values.get("birth_agreed") == "1")
         return HardState(term, vote, birth, values.get("has_voted") == "1")
+
+    def _read_members(self, values: Mapping[str, str]) -> tuple[str, ...]:
+        """Returns the member list, empty where it has to be agreed again."""
+        is_list = "members" in values
+        text = values.get("members" if is_list else "birth_members", "")
+        stored = tuple(filter(None, text.split(";")))
+        configured = self._members
+        if not configured or configured == set(stored):
+            return stored
+        if stored and (is_list or not configured.issuperset(stored)):
+            raise self._membership_error(
+                "dLegerPeers", members_text(stored), members_text(configured)
+            )
+        self._birth_members = text
+        return ()
+
+    def _member_keys(self, birth: Birth | None) -> dict[str, str]:
+        if birth is not None and not birth.members:
+            return {"birth_members": self._birth_members}
+        return {"members": ";".join(birth.members) if birth is not None else ""}
+
+    def _membership_error(self, key: str, stored: str, configured: str) -> MembershipError:
+        return MembershipError(self._path(IDENTITY), key, stored, configured)
 
     def _load_current(self, name: str) -> HardState | None:
         data = self._read(name)

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from ledgermq.dledger.entry import EntryCodec, EntryId
 from ledgermq.dledger.errors import ContradictionError, LedgerError
+from ledgermq.dledger.membership import find_mismatch
 from ledgermq.dledger.messages import (
     AppendRequest,
     BirthReport,
@@ -229,7 +230,11 @@ class SimLinks:
         if reason is not None:
             self._refused_by[peer_id] = peer
             self._network.on_refused(self.self_id, peer_id)
-        return reason is None
+        mismatch = find_mismatch(peer_id, peer._events.cluster, self._events.cluster)
+        if mismatch is not None:
+            self._network.hit("another membership rejected")
+            self._events.refusals.note(peer_id, peer_id, mismatch, is_logged=False)
+        return reason is None and mismatch is None
 
     def broken(self, peer_id: str, number: int) -> None:
         """A connection broke."""

@@ -133,7 +133,7 @@ def test_founders_that_the_configuration_names_are_enough() -> None:
     founders = ("n1", "n2")
     claims = {"n1": NEW, "n2": NEW}
     birth = decide(claims, "n1", founders)
-    assert birth == Birth(HELD.group_id, founders)
+    assert birth == HELD
     holder = Claim(Standing.NEW, birth)
     assert decide({"n1": holder, "n2": holder}, "n2", founders) == birth.agreed()
     # A member that founds nothing waits for their leader.

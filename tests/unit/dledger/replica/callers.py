@@ -12,6 +12,7 @@ from twisted.internet.testing import StringTransport
 from ledgermq.dledger.entry import EntryCodec, EntryHead, EntrySlice, read_head
 from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.membership import Cluster
 from ledgermq.dledger.messages import (
     CommitRequest,
     DLedgerCode,
@@ -70,6 +71,7 @@ class FakeMember:
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1", "n2"), lambda: self.own_formats)
         self.flush_modes = FlushModes("n0", ("n1", "n2"), FlushDiskType.SYNC_FLUSH)
+        self.cluster = Cluster("", ("n0", "n1", "n2"))
         self.refusals = Refusals("n0", lambda: self.now_ms / 1000)
 
     def message_received(self, message: Message) -> None:
@@ -160,7 +162,12 @@ class Caller:
         return answer
 
     def send_greeting(self, sender: str = "n1", **changes: Any) -> None:
-        fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
+        fields = {
+            "group": "g",
+            "target": "n0",
+            "segment_bytes": SEGMENT_BYTES,
+            "members": self.rig.member.cluster.members,
+        } | changes
         hello = greeting_bodies.encode_hello(Hello(sender=sender, **fields))
         self.send(encode(RemotingCommand(code=52001, body=hello, opaque=7)))
 

@@ -7,6 +7,7 @@ import pytest
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from ledgermq.dledger.birth import Birth, Standing
+from ledgermq.dledger.membership import members_digest
 from ledgermq.dledger.messages import BirthReport, PeerDialect
 from ledgermq.dledger.replica.birth_log import BirthLog, birth_text
 from tests.unit.dledger.lab import Lab
@@ -43,6 +44,7 @@ def hear(lab: Lab, sender: str, standing: Standing, birth: Birth | None = None) 
             wants_answer=False,
             standing=standing,
             birth=birth,
+            members_digest=members_digest(("n0", "n1", "n2")),
         )
     )
 

@@ -9,6 +9,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.formats import GroupFormats
+from ledgermq.dledger.membership import Cluster
 from ledgermq.dledger.messages import Message, PeerDialect
 from ledgermq.dledger.replica import greeting_bodies
 from ledgermq.dledger.replica.client_requests import ClientRequests
@@ -34,6 +35,7 @@ class Rig:
         self.found: list[str] = []
         self.formats = GroupFormats("n0", ("n1",))
         self.flush_modes = FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH)
+        self.cluster = Cluster("", ("n0", "n1"))
         self.refusals = Refusals("n0", self.clock.seconds)
         config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(
@@ -74,7 +76,11 @@ class Rig:
         protocol = self.clock.tcpServers[0][1].buildProtocol(None)
         protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.1", 5)))
         hello = greeting_bodies.Hello(
-            group="g", sender="n1", target="n0", segment_bytes=SEGMENT_BYTES
+            group="g",
+            sender="n1",
+            target="n0",
+            segment_bytes=SEGMENT_BYTES,
+            members=self.cluster.members,
         )
         body = greeting_bodies.encode_hello(hello)
         protocol.dataReceived(encode(RemotingCommand(code=52001, body=body, opaque=1)))

@@ -20,7 +20,7 @@ class FakeRaft:
     """A core that is contradicted by whoever it was told."""
 
     def __init__(self, liars: set[str]) -> None:
-        self.liars = liars
+        self.liars = self.contradicting = liars
         self.taken: list[Message] = []
 
     def receive(self, message: Message, now_ms: float) -> None:

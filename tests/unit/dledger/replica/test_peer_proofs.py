@@ -30,7 +30,9 @@ def answer_hello(rig: Rig, key: bytes = KEY, side: Side = Side.ANSWERER) -> Chal
     challenge = Challenge(f"ledger {WIRE_VERSION}", "g", "n0", "n1", nonce, NONCE)
     proof = challenge.proof(key, side)
     rig.receive(
-        hello.response(0, body=greeting_bodies.encode_hello_answer(Formats(), NONCE, proof))
+        hello.response(
+            0, body=greeting_bodies.encode_hello_answer(Formats(), nonce=NONCE, proof=proof)
+        )
     )
     return challenge
 

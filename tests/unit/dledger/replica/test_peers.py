@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.formats import Formats, GroupFormats
+from ledgermq.dledger.membership import Cluster
 from ledgermq.dledger.messages import (
     CommitRequest,
     DLedgerCode,
@@ -51,6 +52,7 @@ class Rig:
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1",), lambda: self.own_formats)
         self.flush_modes = FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH)
+        self.cluster = Cluster("0f" * 16, ("n0", "n1"))
         self.refusals = Refusals("n0", self.clock.seconds)
         self.output = TurnOutput(self.clock)
         config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
@@ -136,6 +138,8 @@ def test_connection_begins_with_hello() -> None:
         target="n1",
         segment_bytes=4096,
         flush_mode=FlushDiskType.SYNC_FLUSH,
+        cluster_id="0f" * 16,
+        members=("n0", "n1"),
     )
 
 

@@ -84,6 +84,7 @@ REPORT = BirthReport(
     wants_answer=True,
     standing=Standing.NEW,
     birth=BIRTH,
+    members_digest=2**63 - 1,
 )
 MESSAGES: list[LinkMessage] = [
     VoteRequest(term=4, sender="n0", target="n1", last_index=-1, last_term=-1, pre_vote=True),
@@ -175,7 +176,7 @@ def test_push_answer_has_its_drawn_layout() -> None:
 
 
 def test_birth_has_its_drawn_layout() -> None:
-    body = pack(">qqqq?B", 4, 2**62, 11, 0, True, 1)
+    body = pack(">qqqq?Bq", 4, 2**62, 11, 0, True, 1, 2**63 - 1)
     body += pack(">?16s", True, bytes.fromhex(BIRTH.group_id)) + b"n0;n1;n2"
     assert read(52015, body) == REPORT
 
@@ -193,14 +194,20 @@ def test_questions_of_followers_have_their_drawn_layout() -> None:
 @pytest.mark.parametrize("standing", [0, 4, 255])
 def test_unknown_standing_is_refused(standing: int) -> None:
     with pytest.raises(RemoteProtocolError, match="standing"):
-        read(52015, pack(">qqqq?B", 4, 1, 1, 0, True, standing))
+        read(52015, pack(">qqqq?Bq", 4, 1, 1, 0, True, standing, 1))
 
 
-@pytest.mark.parametrize("members", [b"", b"n0;;n1", b"n0;\xff", b"n" * 4097])
-def test_birth_without_members_or_with_too_many_is_refused(members: bytes) -> None:
-    body = pack(">qqqq?16s", 4, 3, 0, 0, True, bytes(16)) + members
+@pytest.mark.parametrize("members", [b"n0;;n1", b"n0;\xff", b"n" * 4097])
+def test_birth_with_a_bad_member_list_is_refused(members: bytes) -> None:
+    body = pack(">qqqqq?16s", 4, 3, 0, 0, 7, True, bytes(16)) + members
     with pytest.raises(RemoteProtocolError):
         read(52004, body)
+
+
+def test_birth_may_be_without_a_member_list() -> None:
+    beat = read(52004, pack(">qqqqq?16s", 4, 3, 0, 0, 7, True, bytes(16)))
+    assert isinstance(beat, HeartBeatRequest) and beat.members_digest == 7
+    assert beat.birth == Birth("00" * 16, (), is_agreed=True)
 
 
 def test_run_is_sent_without_a_copy() -> None:
@@ -279,7 +286,9 @@ def test_damaged_entry_is_never_accepted() -> None:
 
 
 def test_hello_comes_back_equal_and_garbage_is_refused() -> None:
-    hello = greeting_bodies.Hello(group="g", sender="n0", target="n1", segment_bytes=1 << 30)
+    hello = greeting_bodies.Hello(
+        group="g", sender="n0", target="n1", segment_bytes=1 << 30, members=("n0", "n1")
+    )
     assert greeting_bodies.decode_hello(greeting_bodies.encode_hello(hello)) == hello
     for body in (b"", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"group":1}'):
         with pytest.raises(RemoteProtocolError):

@@ -6,7 +6,7 @@ import pytest
 
 from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.storage import HardState, VoteStore
-from ledgermq.dledger.store.errors import DiskFullError, StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.errors import DiskFullError, MembershipError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.text_file import parse_lines, seal, unseal
 from ledgermq.dledger.store.vote_file import VoteFile
@@ -127,15 +127,79 @@ def test_no_flipped_bit_of_identity_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("self_id", "group", "field"), [("n1", "g", "self_id"), ("n0", "h", "group")]
+    ("self_id", "group", "key"), [("n1", "g", "dLegerSelfId"), ("n0", "h", "dLegerGroup")]
 )
 def test_the_directory_of_another_member_is_refused(
-    tmp_path: Path, self_id: str, group: str, field: str
+    tmp_path: Path, self_id: str, group: str, key: str
 ) -> None:
     make(tmp_path).save(HardState(3, "n0"))
-    with pytest.raises(StoreFormatError) as caught:
+    with pytest.raises(MembershipError) as caught:
         make(tmp_path, self_id, group).load()
-    assert caught.value.field == field
+    assert caught.value.key == key
+
+
+MEMBERS = ("n0", "n1", "n2")
+OTHER_LISTS = [("n0",), ("n0", "n1"), ("n0", "n1", "n9"), ("n0", "n1", "n2", "n3", "n4")]
+
+
+def with_members(tmp_path: Path, members: tuple[str, ...]) -> VoteFile:
+    return VoteFile(RealFileSystem(), str(tmp_path), "n0", group="g", members=members)
+
+
+@pytest.mark.parametrize("is_agreed", [True, False])
+@pytest.mark.parametrize("configured", OTHER_LISTS)
+def test_another_member_list_is_refused(
+    tmp_path: Path, configured: tuple[str, ...], is_agreed: bool
+) -> None:
+    state = HardState(3, None, Birth("0f" * 16, MEMBERS, is_agreed))
+    with_members(tmp_path, MEMBERS).save(state)
+    before = (tmp_path / "identity").read_bytes()
+    with pytest.raises(MembershipError) as caught:
+        with_members(tmp_path, configured).load()
+    assert str(caught.value).startswith("cannot start: the members of this group are n0, n1, n2 (")
+    assert f"has {', '.join(configured)} (key dLegerPeers)" in str(caught.value)
+    assert (tmp_path / "identity").read_bytes() == before
+    assert with_members(tmp_path, ("n2", "n1", "n0")).load() == state
+
+
+def save_without_list(tmp_path: Path, waited_for: str) -> None:
+    """As programs wrote it that kept no member list."""
+    lines = {"group": "g", "self_id": "n0", "term": "3", "voted_for": "", "has_voted": "0"}
+    birth = {"birth": "0f" * 16, "birth_members": waited_for, "birth_agreed": "1"}
+    (tmp_path / "identity").write_bytes(seal(lines | birth))
+    (tmp_path / "currterm").write_bytes(b"voteLeader=\ncurrTerm=3\n")
+
+
+@pytest.mark.parametrize(
+    ("waited_for", "members"), [("n0;n1;n2", MEMBERS), ("n0;n1", ()), ("n1;n2", ())]
+)
+def test_an_identity_without_a_list_takes_one(
+    tmp_path: Path, waited_for: str, members: tuple[str, ...]
+) -> None:
+    save_without_list(tmp_path, waited_for)
+    file = with_members(tmp_path, MEMBERS)
+    state = file.load()
+    assert state == HardState(3, None, Birth("0f" * 16, members, is_agreed=True))
+    # Until the list is agreed, what is known of it stays on disk.
+    file.save(state)
+    assert with_members(tmp_path, MEMBERS).load() == state
+    with pytest.raises(MembershipError):
+        with_members(tmp_path, ("n0",)).load()
+
+
+def test_an_identity_without_a_list_shows_some_members(tmp_path: Path) -> None:
+    save_without_list(tmp_path, "n0;n1;n2")
+    for configured in (("n0",), ("n0", "n1", "n9")):
+        with pytest.raises(MembershipError, match="n0, n1, n2"):
+            with_members(tmp_path, configured).load()
+
+
+def test_a_vote_for_an_unknown_member_is_refused(tmp_path: Path) -> None:
+    """A store of Java has no list; its last vote shows one member."""
+    (tmp_path / "currterm").write_bytes(b"voteLeader=n1\ncurrTerm=3\n")
+    assert with_members(tmp_path, MEMBERS).load() == HardState(3, "n1")
+    with pytest.raises(MembershipError, match="n0, n1 and perhaps others"):
+        with_members(tmp_path, ("n0",)).load()
 
 
 def test_two_votes_in_one_term_are_lost(tmp_path: Path) -> None:
