@@ -1,10 +1,6 @@
 """What the stores raise beyond the errors of the ledger: bad disks and wrong files."""
 
-<<<<<<< HEAD
-from typing import Protocol
-=======
-from typing import Final
->>>>>>> d6106287 (Compare the members of a group in HELLO, votes and heartbeats)
+from typing import Final, Protocol
 
 from ledgermq.dledger.errors import LedgerError
 
