@@ -35,6 +35,7 @@ from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import OffsetsByKey, offsets_of_document
 from ledgermq.state.data_version import DataVersion
+from ledgermq.state.json_values import objects
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
 
@@ -128,11 +129,11 @@ class StateCopy:
         told = offsets_of_document(offsets)
         told_topics = [
             TopicConfig.from_json(name, value)
-            for name, value in _objects(topics, "topicConfigTable")
+            for name, value in objects(topics.get("topicConfigTable"))
         ]
         told_groups = [
             SubscriptionGroup.from_json(name, value)
-            for name, value in _objects(groups, "subscriptionGroupTable")
+            for name, value in objects(groups.get("subscriptionGroupTable"))
         ]
         if self._mirrors_tables:
             self._mirror_topics(told_topics, DataVersion.from_json(topics.get("dataVersion")))
@@ -205,9 +206,3 @@ def _read(answer: RemotingCommand) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise RemoteProtocolError("body", type(value).__name__, "an object")
     return value
-
-
-def _objects(value: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
-    table = value.get(name)
-    entries = table.items() if isinstance(table, Mapping) else ()
-    return [(key, entry) for key, entry in entries if isinstance(entry, Mapping)]

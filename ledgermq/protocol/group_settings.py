@@ -5,12 +5,13 @@ Source: SubscriptionGroupConfig.java, GroupRetryPolicy.java, SimpleSubscriptionD
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal, Self
 
 import msgspec
 
 from ledgermq.protocol import lenient_json
-from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.headers.header import Int32, Int64
 from ledgermq.protocol.json_body import JsonBody
 
@@ -90,11 +91,10 @@ class GroupSettings(JsonBody, frozen=True):
             return cls()
         fitting = {}
         for name, member in told.items():
-            try:
-                cls.from_plain({name: member})
-            except RemoteProtocolError:
-                continue
-            fitting[name] = member
+            # What cannot be written again does not fit either.
+            with suppress(ProtocolError):
+                lenient_json.write(cls.from_plain({name: member}))
+                fitting[name] = member
         settings = cls.from_plain(fitting)
         return settings if settings.json_bytes <= SETTINGS_BYTES_MAX else cls()
 

@@ -72,6 +72,8 @@ class JsonBody(msgspec.Struct, frozen=True, rename="camel"):
         Raises:
             RemoteProtocolError: as for decode.
         """
+        if lenient_json.is_deep(value):
+            raise RemoteProtocolError(cls.__name__, "too deep", f"depth {lenient_json.DEPTH_MAX}")
         return read_plain(cls.repair(_without_nulls(value)), cls)
 
     @classmethod

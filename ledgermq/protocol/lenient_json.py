@@ -104,6 +104,25 @@ def write_plain(value: object) -> bytes:
         ) from error
 
 
+def is_deep(value: object) -> bool:
+    """Tells whether dicts and lists are nested deeper than any real document.
+
+    How deep the standard library reads depends on the interpreter, and on the stack that is left;
+    this does not.
+    """
+    level: list[Any] = [[value]]
+    for _ in range(DEPTH_MAX + 1):
+        level = [
+            member
+            for container in level
+            for member in (container.values() if isinstance(container, dict) else container)
+            if isinstance(member, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
 def _write(value: object, out: list[bytes], has_quoted_keys: bool) -> None:
     if isinstance(value, msgspec.Struct):
         separator = b"{"

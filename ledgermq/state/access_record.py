@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ledgermq.state.document import Document
+from ledgermq.state.json_values import INT64, is_whole
 
 # The one entry of the table.
 _NAME: Final = "record"
@@ -61,6 +62,8 @@ class AccessRecord:
 def _understood(record: object) -> Mapping[str, Any] | None:
     """A record without what the log says beside it; None for one that makes no sense."""
     match record:
-        case {"changed": int(changed), "sealed": str(sealed)} if type(changed) is int:
+        case {"changed": changed, "sealed": str(sealed)} if (
+            is_whole(changed, INT64) and sealed.isascii()
+        ):
             return {"kind": "access", "changed": changed, "sealed": sealed}
     return None

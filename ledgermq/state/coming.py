@@ -44,9 +44,10 @@ class Coming(Generic[Config]):
         """Checks an entry that is to be proposed, new or in place of another one.
 
         Raises:
-            InvalidRequestError: it is too large for a record.
+            InvalidRequestError: it is too large for a record, or none can hold it as it is.
             SystemBusyError: with it, and with those on their way, the table would pass a limit.
         """
+        self._table.check_readable(entry)
         if entry.json_bytes > self._entry_bytes_max:
             raise InvalidRequestError(
                 f"{self._table.noun}[{entry.name}] not stored: it takes {entry.json_bytes} bytes,"

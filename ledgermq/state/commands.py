@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ledgermq.state.consumer_offsets import OffsetsByKey, offsets_from_json
-from ledgermq.state.data_version import DataVersion, truth
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.json_values import is_name, objects, truth
 from ledgermq.state.queue_locks import LockRow, rows_from_json
 from ledgermq.state.queue_progress import Run, runs_from_json
 from ledgermq.state.records import cut
@@ -115,6 +116,7 @@ class SweepPart:
     is_last: bool
     # One of SWEPT.
     table: str
+    # Entries as the table has them.
     put: Mapping[str, Any]
     # None in a part that adds to the one before it.
     after: str | None = None
@@ -222,20 +224,18 @@ def command_of(record: Mapping[str, Any]) -> Command | None:
     Raises:
         UnknownPartError: it is of a kind or table that this version has not.
     """
-    put, removed = record.get("put"), _texts(record.get("removed"))
+    put, removed = record.get("put"), _names(record.get("removed"))
     version = DataVersion.from_json(record.get("version"))
     match record.get("kind"):
         case "topics":
-            topics = [TopicConfig.from_json(name, value) for name, value in objects(put)]
-            return TopicsChanged(topics, removed, version)
+            return TopicsChanged(list(_topics(put).values()), removed, version)
         case "groups":
-            groups = [SubscriptionGroup.from_json(name, value) for name, value in objects(put)]
             forgets = truth(record, "forgets", False)
-            return GroupsChanged(groups, removed, forgets, version)
+            return GroupsChanged(list(_groups(put).values()), removed, forgets, version)
         case "offsets":
-            return OffsetsCommitted(offsets_from_json(dict(objects(put))))
+            return OffsetsCommitted(_offsets(put))
         case "expired":
-            return OffsetsExpired([key for key, _ in objects(put)])
+            return OffsetsExpired(list(_offsets(put)))
         case "locks":
             return LocksChanged(rows_from_json(put))
         case "plan":
@@ -260,7 +260,7 @@ def _sweep_part(record: Mapping[str, Any]) -> SweepPart | None:
                 part,
                 truth(record, "last", False),
                 table,
-                put,
+                _ENTRIES_OF[table](put),
                 after if isinstance(after, str) else None,
                 upto if isinstance(upto, str) else None,
                 DataVersion.from_json(record["version"]) if "version" in record else None,
@@ -269,12 +269,32 @@ def _sweep_part(record: Mapping[str, Any]) -> SweepPart | None:
     return None
 
 
-def objects(value: object) -> list[tuple[str, Mapping[str, Any]]]:
-    """Returns the members of an object that are objects themselves."""
-    if not isinstance(value, Mapping):
-        return []
-    return [(name, entry) for name, entry in value.items() if isinstance(entry, Mapping)]
+def _topics(put: object) -> dict[str, TopicConfig]:
+    return {name: TopicConfig.from_json(name, value) for name, value in objects(put)}
 
 
-def _texts(value: object) -> list[str]:
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+def _groups(put: object) -> dict[str, SubscriptionGroup]:
+    return {name: SubscriptionGroup.from_json(name, value) for name, value in objects(put)}
+
+
+def _offsets(put: object) -> OffsetsByKey:
+    return offsets_from_json(put) if isinstance(put, Mapping) else {}
+
+
+def _rules(put: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As they are: AccessRecord alone knows what makes sense."""
+    return put
+
+
+def _names(value: object) -> list[str]:
+    return [text for text in value if is_name(text)] if isinstance(value, list) else []
+
+
+# Read the entries of a part of a sweep.
+_ENTRIES_OF: Final[Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]] = {
+    "topics": _topics,
+    "groups": _groups,
+    "offsets": _offsets,
+    "locks": rows_from_json,
+    "rules": _rules,
+}

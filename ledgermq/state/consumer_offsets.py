@@ -13,13 +13,18 @@ from typing import Any, Final, NamedTuple
 from ledgermq.protocol.group_keys import SEPARATOR, group_key, split_group_key
 from ledgermq.state.document import Document
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
+from ledgermq.state.json_values import INT32, INT64, NAME_CHARS_MAX, is_text
 from ledgermq.state.names import LIGHT_QUEUE_PREFIX
 from ledgermq.state.ordered_names import OrderedNames
 from ledgermq.state.topics import QUEUES_MAX
 
-_OFFSET_MAX: Final = 2**63 - 1
-# Of a queue id as text: Python refuses to read one of some thousand.
+_OFFSET_MAX: Final = INT64.stop - 1
+# Of a queue id, and of its text: Python refuses to read one of some thousand digits.
+_QUEUE_ID_MAX: Final = INT32.stop - 1
 _QUEUE_DIGITS_MAX: Final = 10
+# Of a key in an error.
+_SHOWN_CHARS_MAX: Final = 80
+_KEY_CHARS_MAX: Final = 2 * NAME_CHARS_MAX
 # Of all offsets as JSON: below what a state file may have, and read within seconds at a start.
 OFFSETS_BYTES_MAX: Final = 128 << 20
 # What a pair takes besides its key, and what a queue takes: the longest id and offset, quoted.
@@ -121,6 +126,7 @@ class ConsumerOffsetTable:
             is_pair_coming: whether offsets of the same pair are among it.
 
         Raises:
+            InvalidRequestError: no record can hold the names.
             SystemBusyError: one more pair of topic and group, or one more queue, would pass the
                 limit.
         """
@@ -128,6 +134,12 @@ class ConsumerOffsetTable:
         if queues is not None and queue_id in queues:
             return NO_ROOM
         is_new = queues is None and not is_pair_coming
+        if is_new and not is_pair(key):
+            raise InvalidRequestError(
+                f"cannot store an offset of {key[:_SHOWN_CHARS_MAX]!r}: the names of topic and"
+                f" group have {len(key)} characters with the separator, or are no UTF-8 (limit"
+                f" {_KEY_CHARS_MAX})"
+            )
         pairs = len(self._offsets) + more.pairs
         if is_new and pairs >= self._keys_max:
             raise SystemBusyError(
@@ -186,31 +198,31 @@ class ConsumerOffsetTable:
     def _keys_behind(self, after: str) -> Iterator[str]:
         return heapq.merge(self._others.behind(after), self._light.behind(after))
 
-    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
+    def replace_range(
+        self, after: str, upto: str | None, put: Mapping[str, Mapping[int, int]]
+    ) -> bool:
         """Has exactly `put` among the keys behind `after`, up to `upto`.
 
         Returns:
             Whether something changed by it.
         """
-        offsets = offsets_from_json(put)
         keys = self._others.between(after, upto) + self._light.between(after, upto)
         former = {key: self._offsets[key] for key in keys}
-        if former == offsets:
+        if former == put:
             return False
         for key in former:
             self._remove(key)
-        self.put(offsets)
+        self.put(put)
         return True
 
-    def merge(self, put: Mapping[str, Any]) -> bool:
+    def merge(self, put: Mapping[str, Mapping[int, int]]) -> bool:
         """Adds and replaces offsets; returns whether something changed by it."""
-        offsets = offsets_from_json(put)
         has_changed = any(
             self.of_key(key).get(queue_id) != offset
-            for key, queues in offsets.items()
+            for key, queues in put.items()
             for queue_id, offset in queues.items()
         )
-        self.put(offsets)
+        self.put(put)
         return has_changed
 
     def topics_of(self, group: str) -> list[str]:
@@ -316,18 +328,24 @@ def offsets_from_json(table: Mapping[str, Any]) -> OffsetsByKey:
     """Reads `{"topic@group": {"0": 5}}`, queue ids as text or numbers; the rest is left out."""
     offsets: OffsetsByKey = {}
     for key, queues in table.items():
-        if SEPARATOR in key and isinstance(queues, Mapping):
+        if is_pair(key) and isinstance(queues, Mapping):
             offsets[key] = offsets_by_queue(queues)
     return offsets
+
+
+def is_pair(key: str) -> bool:
+    """Tells whether a text may be topic@group."""
+    return SEPARATOR in key and len(key) <= _KEY_CHARS_MAX and is_text(key)
 
 
 def offsets_by_queue(table: Mapping[Any, Any]) -> dict[int, int]:
     """Reads `{"0": 5}`, queue ids as text or numbers; what is not understood is left out."""
     return {
-        int(text): offset
+        number: offset
         for text, offset in ((str(queue_id), offset) for queue_id, offset in table.items())
         if text.isdecimal()
         and len(text) <= _QUEUE_DIGITS_MAX
-        and isinstance(offset, int)
+        and (number := int(text)) <= _QUEUE_ID_MAX
+        and type(offset) is int
         and 0 <= offset <= _OFFSET_MAX
     }

@@ -6,7 +6,11 @@ versions.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Final, Self
+
+from ledgermq.state.json_values import INT64, whole_number
+
+_COUNTER_MAX: Final = INT64.stop - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class DataVersion:
 
     def next(self, now_ms: int) -> "DataVersion":
         """Returns the version after one more change."""
-        return DataVersion(now_ms, self.counter + 1)
+        return DataVersion(now_ms, (self.counter + 1) & _COUNTER_MAX)
 
     def to_json(self) -> dict[str, int]:
         """Returns upstream's object."""
@@ -31,20 +35,6 @@ class DataVersion:
         """Reads upstream's object; anything else is the version of a table that never changed."""
         if not isinstance(value, Mapping):
             return cls()
-        return cls(whole_number(value, "timestamp", 0), whole_number(value, "counter", 0))
-
-
-def whole_number(value: Mapping[str, Any], name: str, default: int) -> int:
-    """Returns an int member of a parsed JSON object, or the default when it is missing or
-    something else.
-    """
-    member = value.get(name)
-    return member if isinstance(member, int) and not isinstance(member, bool) else default
-
-
-def truth(value: Mapping[str, Any], name: str, default: bool) -> bool:
-    """Returns a boolean member of a parsed JSON object, or the default when it is missing or
-    something else.
-    """
-    member = value.get(name)
-    return member if isinstance(member, bool) else default
+        return cls(
+            whole_number(value, "timestamp", 0, INT64), whole_number(value, "counter", 0, INT64)
+        )

@@ -16,8 +16,11 @@ it. A leader asks for each proposal what it may write (`written`), nobody else d
 A member that meets a record of a version, kind or table that its program does not read must not
 pass over it, for from then on its state would be another one, and nobody would notice: it ends, and
 says what to install. Its log and its mark stay as they are, so that a program that reads the record
-goes on right there. What makes no sense within a record that is read is left out, on every member
-alike.
+goes on right there.
+
+No other content of a committed record may end a member, for it would end all of them, again at each
+start. An entry that cannot be read is left out; a record of which nothing can be read changes
+nothing, is counted and logged. Both depend on the bytes alone, so all members do the same.
 """
 
 import json
@@ -25,11 +28,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ledgermq.commitlog import UnreadRecordError
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.errors import ProtocolError
 from ledgermq.state.commands import Command, Proposed, UnknownPartError, WriteRecord, command_of
 from ledgermq.state.records import body_of
+from ledgermq.state.refusals import RejectedRecords
 
 # What every program reads.
 OLDEST: Final = 1
+
+# What a decoder may raise on content that it does not expect. Others, such as MemoryError, say
+# nothing of the record: another member, or the next start, may read it.
+_CONTENT_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    ProtocolError,
+    TypeError,
+    ValueError,
+)
 
 
 class Format(NamedTuple):
@@ -49,6 +66,10 @@ def _write_first(record: Mapping[str, Any], part: Mapping[str, str] | None = Non
 
 # What this program has.
 FORMATS: Final = (Format(OLDEST, _write_first, command_of),)
+
+
+class RejectedRecordError(Exception):
+    """The content of a record cannot be read by any version of the format."""
 
 
 class Group(Protocol):
@@ -83,6 +104,8 @@ class StateFormats:
         self.is_unsaved = False
         # None: this member is alone.
         self.group: Group | None = None
+        # Committed records that changed nothing because of their content.
+        self.rejected = RejectedRecords()
 
     @property
     def reads(self) -> int:
@@ -101,7 +124,7 @@ class StateFormats:
         return None if self.group is None else self.group.alarm
 
     def read(self, body: bytes, index: int) -> Proposed | None:
-        """Returns the command in a record; None for one that makes no sense.
+        """Returns the command in a record; None for one that is rejected, counted and logged.
 
         Args:
             index: of the record's entry, for errors.
@@ -110,21 +133,34 @@ class StateFormats:
             UnreadRecordError: a newer program wrote it.
         """
         try:
+            return self._decode(body, index)
+        except RejectedRecordError as error:
+            self.rejected.note(index, len(body), str(error))
+        except _CONTENT_ERRORS as error:
+            self.rejected.note(index, len(body), f"{type(error).__name__}: {error}")
+        return None
+
+    def _decode(self, body: bytes, index: int) -> Proposed:
+        try:
             record = json.loads(body)
-        except (ValueError, RecursionError):
-            return None
+        except (ValueError, RecursionError) as error:
+            raise RejectedRecordError(f"it is not JSON: {error}") from error
+        limit = lenient_json.DEPTH_MAX
+        # Most records have less brackets than may be nested.
+        if body.count(b"{") + body.count(b"[") > limit and lenient_json.is_deep(record):
+            raise RejectedRecordError(f"it is nested too deep (limit {limit})")
         version = record.get("v") if isinstance(record, dict) else None
         if type(version) is not int or version < OLDEST:
-            return None
+            raise RejectedRecordError(f"it has no version (first version {OLDEST})")
         if version > self.reads:
             raise self._unread(f"version {version}", index)
         try:
             command = self._formats[version - 1].read(record)
         except UnknownPartError as error:
             raise self._unread(f"version {version} and {error}", index) from error
-        writer = record.get("by")
         if command is None:
-            return None
+            raise RejectedRecordError("it lacks members of its kind")
+        writer = record.get("by")
         return Proposed(command, writer if isinstance(writer, str) else "", version)
 
     def note(self, version: int) -> None:
@@ -171,4 +207,5 @@ class StateFormats:
             "stateFormatWritten": str(self.written.version),
             "stateFormatRead": str(self.reads),
             "stateFormatReadByPeers": ";".join(known),
+            "stateRecordsRejected": str(self.rejected.count),
         }

@@ -8,11 +8,14 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.document import Document
-from ledgermq.state.errors import SystemBusyError
+from ledgermq.state.errors import InvalidRequestError, SystemBusyError
+from ledgermq.state.json_values import is_name, objects
 from ledgermq.state.ordered_names import OrderedNames
 
 # Of all entries as JSON: below what a state file may have.
 _BYTES_MAX: Final = 256 << 20
+# Of a name or value in an error.
+_SHOWN_CHARS_MAX: Final = 80
 
 
 class Named(Protocol):
@@ -117,6 +120,20 @@ class NamedTable(Generic[Config]):
                 f" bytes, allowed are {self._bytes_max}"
             )
 
+    def check_readable(self, entry: Config) -> None:
+        """Raises InvalidRequestError for an entry that would not be the same when it is read."""
+        written = entry.to_json()
+        read = self._read(entry.name, written)
+        if read == entry and is_name(entry.name):
+            return
+        kept = read.to_json()
+        member = next((name for name in written if kept.get(name) != written[name]), "name")
+        value = repr(written.get(member, entry.name))[:_SHOWN_CHARS_MAX]
+        raise InvalidRequestError(
+            f"cannot store {self.noun}[{entry.name[:_SHOWN_CHARS_MAX]}]: {member} is {value},"
+            " which is too long, out of range or no UTF-8"
+        )
+
     def put(self, entry: Config, now_ms: int) -> bool:
         """Adds or replaces an entry; returns False when it was there exactly so."""
         if self._entries.get(entry.name) == entry:
@@ -175,7 +192,7 @@ class NamedTable(Generic[Config]):
         for name in self._names.behind(after):
             yield name, self._entries[name].to_json()
 
-    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
+    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Config]) -> bool:
         """Has exactly `put` among the names behind `after`, up to `upto`.
 
         Returns:
@@ -187,17 +204,13 @@ class NamedTable(Generic[Config]):
             self.generation += 1
         return self.merge(put) or bool(gone)
 
-    def merge(self, put: Mapping[str, Any]) -> bool:
+    def merge(self, put: Mapping[str, Config]) -> bool:
         """Adds and replaces entries; returns whether something changed by it."""
-        has_changed = False
-        for name, value in put.items():
-            if isinstance(value, Mapping):
-                entry = self._read(name, value)
-                if self._entries.get(name) != entry:
-                    self._put(entry)
-                    self.generation += 1
-                    has_changed = True
-        return has_changed
+        changed = [entry for name, entry in put.items() if self._entries.get(name) != entry]
+        for entry in changed:
+            self._put(entry)
+            self.generation += 1
+        return bool(changed)
 
     # As a document.
 
@@ -211,9 +224,7 @@ class NamedTable(Generic[Config]):
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over a document; what is no entry is left out."""
-        table = value.get(self._table_key)
-        entries = table.items() if isinstance(table, Mapping) else ()
         self.replace_all(
-            (self._read(name, entry) for name, entry in entries if isinstance(entry, Mapping)),
+            (self._read(name, entry) for name, entry in objects(value.get(self._table_key))),
             DataVersion.from_json(value.get("dataVersion")),
         )

@@ -10,7 +10,8 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
 from ledgermq.state.document import Document
-from ledgermq.state.errors import SystemBusyError
+from ledgermq.state.errors import InvalidRequestError, SystemBusyError
+from ledgermq.state.json_values import NAME_CHARS_MAX, is_name, is_text, is_whole
 from ledgermq.state.ordered_names import OrderedNames
 
 _LOCKS_MAX: Final = 1_000_000
@@ -22,6 +23,8 @@ _GROUP_BYTES_MAX: Final = 16 << 20
 _GROUP_LOCKS_MAX: Final = 20_000
 # What a lock takes besides its names: a number of 20 digits, brackets and commas.
 _ROW_BYTES: Final = 32
+# Of a lock in an error.
+_SHOWN_CHARS_MAX: Final = 255
 
 # Locks of a group as they are replicated and saved: topic, broker name, queue id, client id; an
 # empty client id for a queue that is free again.
@@ -85,8 +88,16 @@ class QueueLocks:
             more_of_group: how many those are.
 
         Raises:
+            InvalidRequestError: no record can hold the lock.
             SystemBusyError: there are too many locks, or too many of the group.
         """
+        row = [*queue, client_id]
+        if not rows_from_json({group: [row]}):
+            raise InvalidRequestError(
+                f"cannot lock {str(row)[:_SHOWN_CHARS_MAX]} for group {group[:_SHOWN_CHARS_MAX]!r}:"
+                f" a name is no UTF-8 or the group's too long (limit {NAME_CHARS_MAX} characters),"
+                " or the queue id is out of range"
+            )
         if not self.holder(group, queue):
             if self._count + more >= _LOCKS_MAX:
                 raise SystemBusyError(
@@ -162,15 +173,16 @@ class QueueLocks:
     def _rows(self, group: str) -> list[LockRow]:
         return [(*queue, client_id) for queue, client_id in sorted(self._locks[group].items())]
 
-    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
+    def replace_range(
+        self, after: str, upto: str | None, put: Mapping[str, Sequence[LockRow]]
+    ) -> bool:
         """Has exactly `put` among the groups behind `after`, up to `upto`.
 
         Returns:
             Whether something changed by it.
         """
-        rows = rows_from_json(put)
         wanted = {
-            group: {QueueKey(*row[:3]): row[3] for row in locks} for group, locks in rows.items()
+            group: {QueueKey(*row[:3]): row[3] for row in locks} for group, locks in put.items()
         }
         former = {group: self._locks[group] for group in self._names.between(after, upto)}
         if former == wanted:
@@ -179,18 +191,17 @@ class QueueLocks:
             kept = wanted.get(group, {})
             for queue in [one for one in holders if one not in kept]:
                 self._drop(group, queue)
-        self.put(rows)
+        self.put(put)
         return True
 
-    def merge(self, put: Mapping[str, Any]) -> bool:
+    def merge(self, put: Mapping[str, Sequence[LockRow]]) -> bool:
         """Has queues change hands; returns whether one did."""
-        rows = rows_from_json(put)
         has_changed = any(
             self.holder(group, QueueKey(*row[:3])) != row[3]
-            for group, locks in rows.items()
+            for group, locks in put.items()
             for row in locks
         )
-        self.put(rows)
+        self.put(put)
         return has_changed
 
     # As a document.
@@ -211,7 +222,11 @@ def rows_from_json(value: object) -> dict[str, list[LockRow]]:
     for group, rows in value.items() if isinstance(value, Mapping) else ():
         for row in rows if isinstance(rows, list) else []:
             match row:
-                case [str(topic), str(broker_name), int(queue_id), str(client_id)]:
+                case [topic, broker_name, queue_id, client_id] if (
+                    is_name(group)
+                    and is_whole(queue_id)
+                    and all(map(is_text, (topic, broker_name, client_id)))
+                ):
                     kept = changes.setdefault(group, [])
                     kept.append((topic, broker_name, queue_id, client_id))
     return changes

@@ -20,16 +20,19 @@ A Java leader writes no plans. What it has worked off is heard from itself (`sta
 kept beside what the log tells: whoever leads next begins at the later of the two.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.state.consumer_offsets import offsets_by_queue
+from ledgermq.state.json_values import INT32, INT64, is_whole
 
 # Key of the queue of half messages; delay levels have their own numbers, from 1 on.
 HALF_QUEUE: Final = 0
-_OFFSET_MAX: Final = 2**63 - 1
-
+_OFFSET_MAX: Final = INT64.stop - 1
+# Queues and counts of a run.
+_NUMBERS: Final = range(INT32.stop)
 
 # Of a plan's index, its number of deliveries, and the index behind the last entry that is applied:
 # how many of its deliveries the log keeps, and whether that will not change any more.
@@ -125,15 +128,13 @@ class QueueProgress:
             self._plan = None
 
     def _kept_by_terms(self, place: int, total: int, end_index: int) -> tuple[int, bool]:
-        last = min(place + total, end_index - 1)
+        behind = range(place + 1, min(place + total + 1, end_index))
         try:
-            term = self._term_at(place)
-            while last > place and self._term_at(last) != term:
-                last -= 1
+            # Terms of a log never fall.
+            kept = bisect_right(behind, self._term_at(place), key=self._term_at)
         except LedgerError:
             # So old that retention took it: it was decided long ago.
             return total, True
-        kept = max(last - place, 0)
         return kept, kept == total or place + kept + 1 < end_index
 
     # On the leader.
@@ -232,7 +233,7 @@ class QueueProgress:
         heard = value.get("heard")
         self.hear(heard if isinstance(heard, Mapping) else {})
         match value.get("plan"):
-            case [int(index), list(runs)]:
+            case [index, list(runs)] if is_whole(index, INT64):
                 self._plan = _Plan(index, tuple(runs_from_json(runs)))
 
 
@@ -241,6 +242,11 @@ def runs_from_json(value: object) -> list[Run]:
     runs = []
     for run in value if isinstance(value, list) else []:
         match run:
-            case [int(queue), int(next_offset), int(count)] if min(queue, next_offset, count) >= 0:
+            case [queue, next_offset, count] if (
+                is_whole(queue, _NUMBERS)
+                and is_whole(count, _NUMBERS)
+                # The cursor behind the last delivery is an offset, too.
+                and is_whole(next_offset, range(_OFFSET_MAX - count))
+            ):
                 runs.append(Run(queue, next_offset, count))
     return runs

@@ -1,4 +1,5 @@
 """Refusals: what the log did not take is written again, less and less often, and operators see it.
+RejectedRecords: committed records that change nothing, counted and logged.
 
 Pure but for the log lines; time is asked of a clock.
 """
@@ -70,3 +71,30 @@ class Refusals:
         self._count = 0
         self._again_ms = -inf
         self.alarm = None
+
+
+class RejectedRecords:
+    """Committed records whose content cannot be read: they change nothing, on any member.
+
+    Attributes:
+        count: since the start.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self, index: int, size_bytes: int, reason: str) -> None:
+        """Counts one, and logs the first, second, fourth, eighth and so on: a log that is full of
+        them is replayed at each start.
+        """
+        self.count += 1
+        if self.count & (self.count - 1) == 0:
+            _log.error(
+                "cannot apply a record of the broker's state: {reason} (index {index},"
+                " {size} bytes, {count} rejected since the start); it changes nothing on any"
+                " member",
+                reason=reason,
+                index=index,
+                size=size_bytes,
+                count=self.count,
+            )

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from ledgermq.protocol.group_settings import DEFAULT_SETTINGS, GroupSettings
 from ledgermq.state import names
-from ledgermq.state.data_version import truth, whole_number
+from ledgermq.state.json_values import INT64, truth, whole_number
 from ledgermq.state.named_table import NamedTable
 
 _RETRIES_MAX_DEFAULT: Final = 16
@@ -72,8 +72,8 @@ class SubscriptionGroup:
             can_broadcast=truth(value, "consumeBroadcastEnable", True),
             retry_queue_count=whole_number(value, "retryQueueNums", 1),
             retries_max=whole_number(value, "retryMaxTimes", _RETRIES_MAX_DEFAULT),
-            broker_id=whole_number(value, "brokerId", 0),
-            slow_reader_broker_id=whole_number(value, "whichBrokerWhenConsumeSlowly", 1),
+            broker_id=whole_number(value, "brokerId", 0, INT64),
+            slow_reader_broker_id=whole_number(value, "whichBrokerWhenConsumeSlowly", 1, INT64),
             notifies_members=truth(value, "notifyConsumerIdsChangedEnable", True),
             settings=GroupSettings.kept(value),
         )

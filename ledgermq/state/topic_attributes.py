@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ledgermq.state.errors import InvalidParameterError, InvalidRequestError
+from ledgermq.state.json_values import is_text
 
 MESSAGE_TYPE: Final = "message.type"
 # Of the text of a change; five attributes with their longest values have some 150.
@@ -139,6 +140,6 @@ def kept_attributes(value: Any) -> dict[str, str]:
     texts = [
         (name, text)
         for name, text in value.items()
-        if isinstance(text, str) and len(name) + len(text) <= _KEPT_CHARS_MAX
+        if is_text(text) and is_text(name) and len(name) + len(text) <= _KEPT_CHARS_MAX
     ]
     return dict(sorted(texts)[:_KEPT_MAX])

@@ -11,8 +11,9 @@ from typing import Any, Final, Self
 
 from ledgermq.commitlog import is_light_queue
 from ledgermq.state.change_log import ChangeLog
-from ledgermq.state.data_version import DataVersion, truth, whole_number
+from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import TopicNotFoundError
+from ledgermq.state.json_values import truth, whole_number
 from ledgermq.state.named_table import NamedTable
 from ledgermq.state.topic_attributes import MESSAGE_TYPE, kept_attributes
 

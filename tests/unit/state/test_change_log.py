@@ -57,8 +57,8 @@ def test_every_way_to_change_the_table_is_noted() -> None:
     table.follow([TopicConfig("a"), TopicConfig("b")], ["put"], DataVersion(2, 2))
     assert (news(at), news(0)) == (["a", "b"], ["a", "b"])
     at = changes.last_number
-    table.replace_range("", "a", {"a": TopicConfig("a", 3, 3).to_json()})
-    table.replace_range("a", None, {"c": TopicConfig("c").to_json()})
+    table.replace_range("", "a", {"a": TopicConfig("a", 3, 3)})
+    table.replace_range("a", None, {"c": TopicConfig("c")})
     assert (news(at), news(0)) == (["a", "c"], ["a", "c"])
     at = changes.last_number
     table.replace_all([TopicConfig("c"), TopicConfig("d")], DataVersion(3, 3))

@@ -113,7 +113,7 @@ def test_bytes_of_a_table_are_counted_by_every_way_in() -> None:
     put(parts, TopicConfig("A"))
     table.put(TopicConfig("B"), 1)
     table.remove("B", 2)
-    table.replace_range("A", None, {"C": TopicConfig("C").to_json()})
+    table.replace_range("A", None, {"C": TopicConfig("C")})
     expected = sum(topic.json_bytes for topic in table.all())
     assert table.json_bytes == expected
     table.load_json(table.to_json())

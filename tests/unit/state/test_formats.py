@@ -141,6 +141,7 @@ def test_operators_see_the_formats() -> None:
         "stateFormatWritten": "1",
         "stateFormatRead": "2",
         "stateFormatReadByPeers": "n1=1;n2=Java",
+        "stateRecordsRejected": "0",
     }
 
 

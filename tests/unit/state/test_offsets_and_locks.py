@@ -163,8 +163,8 @@ def test_topics_of_a_group_are_found_without_a_look_at_all_pairs() -> None:
     table.replace_all({"gone@g3": {0: 1}, "gone@h": {0: 1}})
     retries = {"%RETRY%g@g": {0: 3}, "t@%RETRY%g": {0: 3}}
     table.replace_all({f"t{number}@g{number % 7}": {0: 1} for number in range(99)} | retries)
-    table.merge({"u@g3": {"0": 5}, "t3@g3": {"1": 5}})
-    table.replace_range("t3@g3", "t4@g4", {"t31@g": {"0": 2}})
+    table.merge({"u@g3": {0: 5}, "t3@g3": {1: 5}})
+    table.replace_range("t3@g3", "t4@g4", {"t31@g": {0: 2}})
     expected: dict[str, list[str]] = {}
     for key in table.all():
         topic, _, group = key.rpartition("@")

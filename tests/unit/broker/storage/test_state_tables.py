@@ -319,5 +319,5 @@ def test_half_a_character_that_a_client_sent_ends_no_flush(tmp_path: Path) -> No
     save(tables_in(tmp_path, state).begin_flush(), is_durable=True)
     again = Parts().state
     tables_in(tmp_path, again).load()
-    assert again.locks.document().whole() == state.locks.document().whole()
-    assert again.offsets.all() == state.offsets.all()
+    # No other writer carries it.
+    assert len(again.locks) == len(again.offsets) == 0
