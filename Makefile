@@ -20,6 +20,7 @@
 #   make bench-growth   what a message costs as topics, connections and stored bytes grow
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
+#   make member-memory  a member whose disk is full or hangs: its memory is a horizontal line (root)
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
 #   make spark-cluster  every job and source on a cluster of Spark that loses workers (Java 17)
 #   make spark-lake     EVENTS (1,000,000) into tables in an object store and back, with kills (Java 17)
@@ -34,7 +35,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install run test wheels release-check image image-test systemd-test interop simulate mutations bench bench-peer bench-growth bench-watched lint \
 	clean console-test console-screenshots \
-	apache-tests crash-states faults power-cuts soak prometheus-test fuzz every-code floods spark-cluster \
+	apache-tests crash-states faults power-cuts soak member-memory prometheus-test fuzz every-code floods spark-cluster \
 	spark-lake
 
 BIN := .venv/bin
@@ -160,6 +161,11 @@ FAULTS := all
 RUNS := 1
 faults: $(STAMP)
 	@$(BIN)/python -m tests.fault.hosts.run --runs $(RUNS) --seed $(SEED) --faults $(FAULTS)
+
+# Memory of a member whose disk is full, or hangs; needs root. Ten minutes for each kind.
+KINDS := full,stuck,syncs,leader
+member-memory: $(STAMP)
+	@$(BIN)/python -m tests.fault.member_memory --kinds $(KINDS)
 
 MINUTES := 30
 soak: $(STAMP)

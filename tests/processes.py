@@ -56,6 +56,13 @@ def listening_ports(pid: int) -> set[int]:
     return _ports_of(pid, states=(_LISTENS,))
 
 
+def resident_mb(pid: int | None) -> float:
+    """Memory that a process has, mapped files left out, by what Linux tells of it."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    words = next(line for line in lines if line.startswith("RssAnon")).split()
+    return int(words[1]) / 1000
+
+
 def _ports_of(pid: int, states: Sequence[str] | None) -> set[int]:
     found = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -197,9 +204,7 @@ class LiveProgram(ChildProcess):
     @property
     def resident_mb(self) -> float:
         """Memory that it has, mapped files left out."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        words = next(line for line in lines if line.startswith("RssAnon")).split()
-        return int(words[1]) / 1000
+        return resident_mb(self.pid)
 
     @property
     def address(self) -> str:

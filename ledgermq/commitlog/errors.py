@@ -1,8 +1,10 @@
-"""What this room raises. The texts hold the numbers that decide; the fields are for programs."""
+"""What this package raises. The texts hold the numbers that decide; the fields are for programs."""
+
+from ledgermq.dledger.errors import ApplierBehindError
 
 
 class CommitLogError(Exception):
-    """Base class of all errors of this room."""
+    """Base class of all errors of this package."""
 
 
 class MessageIllegalError(CommitLogError):
@@ -187,8 +189,10 @@ class StoreLostError(CommitLogError):
         )
 
 
-class FilesBehindError(CommitLogError):
-    """Queues and key index are written too slowly for what is stored; nothing was appended."""
+class FilesBehindError(CommitLogError, ApplierBehindError):
+    """Queues and key index are written too slowly for what is stored; nothing was appended, or
+    dispatched.
+    """
 
     def __init__(self, held_count: int, held_max: int) -> None:
         super().__init__(held_count, held_max)

@@ -246,9 +246,13 @@ class MessageStore:
         """
         if self._commit_log is None or self._dispatcher.failure is not None:
             raise LeaderNotReadyError()
+        self.check_files()
+        return self._commit_log.append(messages)
+
+    def check_files(self) -> None:
+        """Raises FilesBehindError when so much waits for a flush that nothing should be added."""
         if self._files.is_behind:
             raise FilesBehindError(self._files.held_count, self._files.held_max)
-        return self._commit_log.append(messages)
 
     def committed(self, start_index: int, end_index: int) -> None:
         """Dispatch newly committed entries: see Dispatcher.committed.

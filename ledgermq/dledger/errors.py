@@ -24,6 +24,12 @@ class NotLeaderError(LedgerError):
         super().__init__(f"this member does not lead term {term}: {known}")
 
 
+class ApplierBehindError(LedgerError):
+    """What stands on the ledger takes no more for now, as its files are written too slowly; nothing
+    was applied, and the same range comes again later.
+    """
+
+
 class DropReason(Enum):
     """Why a leader refused a proposal."""
 

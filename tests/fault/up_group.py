@@ -100,8 +100,10 @@ def stop_and_verify(group: Group) -> None:
 class Load(Senders):
     """Senders, and what they were told."""
 
-    def __init__(self, addresses: list[str], body_bytes: int = 200) -> None:
+    def __init__(self, addresses: list[str], body_bytes: int = 200, *, rest_s: float = 0.0) -> None:
+        """Begins to send messages of this size; each sender rests between two of them."""
         self._filler = b"." * body_bytes
+        self._rest_s = rest_s
         self._lock = threading.Lock()
         self._numbers = [itertools.count() for _ in range(SENDERS)]
         # Body by queue and offset, of what was acknowledged.
@@ -135,6 +137,8 @@ class Load(Senders):
                 with self._lock:
                     assert place not in self.acked, f"{place} was given twice"
                     self.acked[place] = body
+                if self._rest_s:
+                    self.is_over.wait(self._rest_s)
 
     def judge(self, group: UpCluster) -> None:
         """Reads all queues of the leader: all that was acked in its place, nothing invented."""

@@ -102,6 +102,9 @@ class BrokerApplier:
 
     def committed(self, start_index: int, end_index: int) -> None:
         """Answers the senders of a committed range, dispatches it, wakes parked pulls."""
+        if not self._leadership.is_serving:
+            # A leader refuses messages instead, and has those stored that it has taken.
+            self._messages.check_files()
         self._answer_first(end_index)
         # The clients go on while the queues are built.
         self._output.flush()

@@ -94,6 +94,8 @@ class Storage:
         self.opening = OpeningProgress()
         self.is_open = False
         self._is_clean_wanted = False
+        # The keeper has a job that drops files, and has not ended it.
+        self._is_dropping = False
         # Queues and key index are to be made again at the next start.
         self._rebuilds = False
         # Since the start: damage that was found, and files of the log that went, by reason.
@@ -225,7 +227,9 @@ class Storage:
             # An operator may change it while the broker runs.
             reserved_hours=self._config.retention_hours,
         )
-        if decision.drop_before:
+        # A disk that hangs gets no second job for the same files.
+        if decision.drop_before and not self._is_dropping:
+            self._is_dropping = True
             _log.info(
                 "retention: drops the log before position {position}: {reason}",
                 position=decision.drop_before,
@@ -238,12 +242,14 @@ class Storage:
 
     def _dropped(self, _: object, begin: int, reason: CleanReason) -> None:
         """Counts whole files: the log may begin in the midst of its first one."""
+        self._is_dropping = False
         size = self._config.segment_bytes
         count = self.messages.min_physical_offset // size - begin // size
         self.dropped_files[reason] += max(count, 0)
 
     def _not_dropped(self, failure: Failure) -> None:
         """Without room for the mark, and after any error, the log begins where it did."""
+        self._is_dropping = False
         _log.error("retention: nothing dropped: {reason}", reason=failure.getErrorMessage())
 
     def disk_used_percent(self) -> int:

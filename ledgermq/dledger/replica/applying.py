@@ -20,7 +20,11 @@ class Applier(Protocol):
     """What is told of the log: the broker's part, or whatever stands on the ledger."""
 
     def committed(self, start_index: int, end_index: int) -> None:
-        """These entries (half-open) are committed; in order, each once after start, synchronous."""
+        """These entries (half-open) are committed; in order, each once after start, synchronous.
+
+        Raises:
+            ApplierBehindError, DiskFullError: nothing was applied; it is told of them again later.
+        """
 
     def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
         """Role, term or leader changed; `is_ready`: leads, and all of former terms is applied."""
@@ -84,6 +88,9 @@ class Applying:
 
         Returns:
             True when it was told of entries.
+
+        Raises:
+            ApplierBehindError, DiskFullError: it takes them later.
         """
         start_index = self.applied_index + 1
         end_index = min(self._committed_end, start_index + self._count_max)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.errors import (
@@ -74,7 +74,7 @@ class _WaitingAppend:
     deadline_ms: float
     connection: CommandProtocol
     command: RemotingCommand
-    request: RequestBody
+    group: str | None | UnsetType
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -251,6 +251,8 @@ class ClientRequests:
             full, moving = DLedgerCode.LEADER_PENDING_FULL, DLedgerCode.LEADER_TRANSFERRING
             self._refuse_append(connection, command, request, moving if is_transfer else full)
         else:
+            # The entry is in the log; nothing else of the request is needed for the answer.
+            command.body = b""
             self._waiting.append(
                 _WaitingAppend(
                     index=entries.first_index,
@@ -259,7 +261,7 @@ class ClientRequests:
                     deadline_ms=ledger.now_ms + self._config.append_timeout_ms,
                     connection=connection,
                     command=command,
-                    request=request,
+                    group=request.group,
                 )
             )
 
@@ -282,7 +284,7 @@ class ClientRequests:
     def _finish(self, waiting: _WaitingAppend, code: DLedgerCode) -> None:
         answer = AppendAnswerBody(
             code=code,
-            group=waiting.request.group,
+            group=waiting.group,
             index=waiting.index,
             leader_id=self._ledger.leader_id,
             pos=waiting.position,

@@ -30,7 +30,11 @@ from twisted.python.failure import Failure
 from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
-from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
+from ledgermq.dledger.errors import (
+    AppliedEntriesCutError,
+    ApplierBehindError,
+    NotLeaderError,
+)
 from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.leader import MakeOpening
 from ledgermq.dledger.member_state import Role
@@ -488,7 +492,7 @@ class Replica:
 
     def _no_room(self, error: BaseException) -> None:
         """Takes no part until the step is done: who cannot write must not pass for a leader."""
-        self._tell_full(error)
+        self._log_wait(error)
         if not self._is_full:
             self._is_full = True
             self.clients.term_changed()
@@ -570,8 +574,8 @@ class Replica:
             return
         try:
             is_told = applying.apply()
-        except DiskFullError as error:
-            self._tell_full(error)
+        except (ApplierBehindError, DiskFullError) as error:
+            self._log_wait(error)
             self._apply_times.hold(ROOM_RETRY_S)
             return
         if is_told:
@@ -581,9 +585,9 @@ class Replica:
                 self._apply_times.goes_on()
                 self._schedule_turn()
 
-    def _tell_full(self, error: BaseException) -> None:
+    def _log_wait(self, error: BaseException) -> None:
         _log.error(
-            "{self_id}: waits until there is room on the disk: {reason}",
+            "{self_id}: waiting for the disk: {reason}",
             self_id=self.self_id,
             reason=str(error),
         )

@@ -429,6 +429,9 @@ class Listener:
             oldest_code, oldest_command, oldest_request = link.waiting.pop(oldest)
             full = DLedgerCode.PUSH_REQUEST_IS_FULL
             self._refuse(connection, oldest_code, oldest_command, oldest_request, full)
+        # What is kept for the answer holds no entries: they are in the message.
+        command.body = b""
+        wire_json.drop_entries(request)
         link.waiting[key] = (code, command, request)
         self._waiting[key] = connection
         self._events.message_received(message)

@@ -249,6 +249,12 @@ def encode_refusal(
     return encode_struct(RpcBody(**fields))
 
 
+def drop_entries(request: RequestBody) -> None:
+    """Leaves of a request what its answer repeats."""
+    if isinstance(request, PushBody):
+        request.entry, request.batch_entry = UNSET, None
+
+
 def decode_answer(request: MemberRequest, body: bytes) -> MemberAnswer:
     """Reads the answer of a Java member to `request`, and adds from it what Java does not repeat.
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.storage.applier import BrokerApplier
+from ledgermq.commitlog import FilesBehindError
+from ledgermq.dledger.errors import ApplierBehindError
 from ledgermq.dledger.member_state import Role
 from ledgermq.state.errors import SystemBusyError
 from tests.unit.broker.parts import Parts
@@ -23,8 +27,14 @@ class Bench:
         # What was told: changes of role, and that it serves.
         self.told: list[str] = []
         nothing = cast(Any, lambda *arguments: None)
+        self.are_files_behind = False
+        self.dispatched: list[tuple[int, int]] = []
         messages = SimpleNamespace(
-            on_dispatched=nothing, become_leader=nothing, resign=nothing, committed=nothing
+            on_dispatched=nothing,
+            become_leader=nothing,
+            resign=nothing,
+            check_files=self._check_files,
+            committed=lambda start, end: self.dispatched.append((start, end)),
         )
         self.applier = BrokerApplier(
             "n0",
@@ -41,6 +51,10 @@ class Bench:
             on_role_changed=lambda: self.told.append("role"),
             on_ready=lambda: self.told.append("ready"),
         )
+
+    def _check_files(self) -> None:
+        if self.are_files_behind:
+            raise FilesBehindError(2, 1)
 
     def lead(self, term: int) -> None:
         self.applier.role_changed(Role.LEADER, term, "n0", is_ready=True)
@@ -96,6 +110,23 @@ def test_what_is_built_in_and_could_not_be_stored_is_tried_again() -> None:
     assert bench.state.topics.find("TBW102") is not None
     bench.applier.look()
     assert bench.parts.written == []
+
+
+def test_a_follower_dispatches_later_what_its_files_do_not_take() -> None:
+    """Else units of queues and key index would gather in memory behind a flush that hangs."""
+    bench = Bench()
+    bench.are_files_behind = True
+    with pytest.raises(ApplierBehindError):
+        bench.applier.committed(0, 5)
+    assert bench.dispatched == []
+    bench.are_files_behind = False
+    bench.applier.committed(0, 5)
+    bench.lead(1)
+    bench.parts.commit_state()
+    # A leader refuses messages instead; what it has taken it dispatches.
+    bench.are_files_behind = True
+    bench.applier.committed(5, 7)
+    assert bench.dispatched == [(0, 5), (5, 7)]
 
 
 def test_a_member_that_leads_no_more_stores_nothing() -> None:

@@ -41,9 +41,8 @@ def test_files_that_retention_takes_are_counted_by_their_reason(
     values = {"storePathRootDir": str(tmp_path / "store"), "maxMessageSize": "61440"}
     values["mappedFileSizeCommitLog"] = "65536"
     config = load_broker_config(None, values)
-    storage = LedgerStorage(
-        config, DirectClock(), Parts().state, lambda: 0, HandPool(holds=False)
-    )  # fmt: skip
+    pool = HandPool(holds=False)
+    storage = LedgerStorage(config, DirectClock(), Parts().state, lambda: 0, pool)
     storage.open()
     ledger = SingleMember(storage.ledger_store, storage.codec)
     record = opening_record(1, HOST, 1)
@@ -56,7 +55,12 @@ def test_files_that_retention_takes_are_counted_by_their_reason(
         monkeypatch.setattr(storage.messages, "decide_clean", lambda *_, **__: decision)
         storage.clean(0, 4, 0)
 
-    clean(2 * 65_536, CleanReason.HOUR)
+    pool.holds = True
+    for _ in range(9):
+        clean(2 * 65_536, CleanReason.HOUR)
+    assert len(pool.work) == 1, "a disk that hangs has one job to drop files"
+    pool.holds = False
+    pool.finish_all()
     clean(0, CleanReason.NONE)
     clean(3 * 65_536, CleanReason.DISK_FORCED)
     assert len(storage.ledger_store.data.starts) == 1

@@ -12,7 +12,11 @@ from twisted.python.threadpool import ThreadPool
 from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
-from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
+from ledgermq.dledger.errors import (
+    AppliedEntriesCutError,
+    ApplierBehindError,
+    NotLeaderError,
+)
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import AppendRequest, HeartBeatRequest, PeerDialect
 from ledgermq.dledger.ready import Ready
@@ -47,6 +51,7 @@ class Journal:
         self.failure: BaseException | None = None
         # The disk has no room; so often it said so.
         self.is_full = False
+        self.no_room: Exception = DiskFullError("a file", 1)
         self.refused_count = 0
 
     def load(self) -> HardState | None:
@@ -62,7 +67,7 @@ class Journal:
     def _look_for_room(self) -> None:
         if self.is_full:
             self.refused_count += 1
-            raise DiskFullError("a file", 1)
+            raise self.no_room
 
     def committed(self, start_index: int, end_index: int) -> None:
         self._look_for_room()
@@ -353,9 +358,11 @@ def test_vote_that_finds_no_room_is_saved_when_there_is_some() -> None:
     rig.stop()
 
 
-def test_what_finds_no_room_when_it_is_applied_is_applied_later() -> None:
+@pytest.mark.parametrize("error", [DiskFullError("/v", 8), ApplierBehindError("units wait")])
+def test_what_cannot_be_applied_yet_is_applied_later(error: Exception) -> None:
     rig = Rig()
     rig.start()
+    rig.journal.no_room = error
     rig.journal.is_full = True
     rig.replica.propose([b"x"])
     rig.clock.pass_ms(20)

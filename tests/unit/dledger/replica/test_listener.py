@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -288,6 +289,26 @@ def test_waiting_requests_are_bounded_and_forgotten_with_their_connection() -> N
     rig.listener.answer(
         wire_json_answer(second.request_id),
     )
+
+
+def test_a_request_that_waits_keeps_no_entries() -> None:
+    """A Java leader may have a thousand of them waiting for a disk, of 4 MiB each."""
+    caller = Rig().connect()
+    entries = CODEC.encode([b"x" * 50_000], first_index=0, term=1, position=0, previous_chain_crc=0)
+    push = AppendRequest(
+        term=1,
+        sender="n1",
+        target="n0",
+        entries=entries,
+        previous=None,
+        commit_index=-1,
+        request_id=1,
+    )
+    code, body = wire_json.encode_request(push, "g")
+    assert caller.ask(code, body) == []
+    assert caller.rig.member.messages == [replace(push, request_id=-2)]
+    ((_, command, request),) = caller.connection.context.waiting.values()
+    assert len(command.body) + len(repr(request)) < 1000
 
 
 def wire_json_answer(request_id: int) -> PushResponse:
