@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -16,19 +21,29 @@ from ledgermq.protocol.properties_file import parse_properties
 CHART = Path(__file__).parents[3] / "packaging" / "helm" / "ledgermq"
 KUBERNETES = "1.31"
 HTTPS = ("--set", "http.tlsSecret=mq-http")
+# Kinds that templates look up, and their names in addresses.
+PLURALS = {
+    "ConfigMap": "configmaps",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Secret": "secrets",
+}
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, not here")
 
 
-def render(*words: str, chart: Path = CHART) -> list[dict[str, Any]]:
-    done = subprocess.run(
+def helm(*words: str, chart: Path = CHART) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["helm", "template", "t", str(chart), "--kube-version", f"{KUBERNETES}.0", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=120,
     )
+
+
+def render(*words: str, chart: Path = CHART) -> list[dict[str, Any]]:
+    done = helm(*words, chart=chart)
     assert done.returncode == 0, done.stdout
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
@@ -55,12 +70,93 @@ def test_each_member_starts_with_what_the_chart_says(tmp_path: Path, members: in
 
 
 def test_a_group_that_can_have_no_majority_is_refused() -> None:
-    words = ["--kube-version", f"{KUBERNETES}.0", "--set", "groups[0].name=a,groups[0].members=2"]
-    done = subprocess.run(
-        ["helm", "template", "t", str(CHART), *words], capture_output=True, text=True, timeout=120
-    )
+    done = helm("--set", "groups[0].name=a,groups[0].members=2")
     assert done.returncode != 0
-    assert "groups[a].members is 2, allowed are 1, 3, 5 and 7" in done.stderr
+    assert "groups[a].members is 2, allowed are 1, 3, 5 and 7" in done.stdout
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """As much of Kubernetes as helm's `lookup` asks: which kinds there are, and objects by name."""
+
+    # Path -> object.
+    objects: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        found: dict[str, Any] | None = self.objects.get(path)
+        if path == "/api/v1":
+            kinds = [
+                {"name": name, "kind": kind, "namespaced": True, "verbs": ["get"]}
+                for kind, name in PLURALS.items()
+            ]
+            found = {"kind": "APIResourceList", "groupVersion": "v1", "resources": kinds}
+        status = 200 if found else 404
+        missing = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+        body = json.dumps({"apiVersion": "v1", **(found or missing)}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def cluster_that_holds(*objects: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yields the words by which helm looks things up in a cluster with these objects."""
+    held = {
+        f"/api/v1/namespaces/default/{PLURALS[one['kind']]}/{one['metadata']['name']}": one
+        for one in objects
+    }
+    server_class = type("Held", (ApiServer,), {"objects": held})
+    with ThreadingHTTPServer(("127.0.0.1", 0), server_class) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}"
+            yield "--dry-run=server", "--kube-apiserver", address
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def group(number: int, name: str, members: int) -> str:
+    return f"groups[{number}].name={name},groups[{number}].members={members}"
+
+
+@pytest.mark.parametrize("members", [1, 5])
+def test_members_of_a_group_that_exists_cannot_change(members: int) -> None:
+    settings = the(render(), "ConfigMap", "t-broker-a")
+    with cluster_that_holds(settings) as cluster:
+        done = helm("--set", group(0, "broker-a", members), *cluster)
+    assert done.returncode != 0
+    assert f"cannot change the members of group broker-a from 3 to {members}" in done.stdout
+    assert "key groups[broker-a].members); set it to 3 again" in done.stdout
+
+
+def test_groups_can_be_upgraded_added_and_removed() -> None:
+    settings = the(render(), "ConfigMap", "t-broker-a")
+    with cluster_that_holds(settings) as cluster:
+        for words in (
+            ("--set", "broker.settings.fileReservedTime=48"),
+            ("--set", f"{group(0, 'broker-a', 3)},{group(1, 'broker-b', 5)}"),
+            ("--set", group(0, "broker-c", 1)),
+        ):
+            render(*words, *cluster)
+
+
+@pytest.mark.parametrize(("members", "is_refused"), [(3, False), (5, True)])
+def test_volumes_of_an_uninstalled_release_keep_their_group(members: int, is_refused: bool) -> None:
+    volumes = [
+        {"kind": "PersistentVolumeClaim", "metadata": {"name": f"data-t-broker-a-{number}"}}
+        for number in range(3)
+    ]
+    with cluster_that_holds(*volumes) as cluster:
+        done = helm("--set", group(0, "broker-a", members), *cluster)
+    assert (done.returncode != 0) is is_refused
+    assert ("volumes data-t-broker-a-N are still there" in done.stdout) is is_refused
 
 
 def test_nothing_runs_as_root_or_writes_to_its_image() -> None:

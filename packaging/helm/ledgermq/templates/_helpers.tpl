@@ -33,6 +33,34 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ join ";" $peers }}
 {{- end }}
 
+{{/*
+Refuses another number of members for a group that exists: they are fixed when it is bootstrapped.
+The list that its members run with is in their ConfigMap; after an uninstall only volumes are left.
+Where `lookup` finds nothing (helm template, tools that only render) the members check it
+themselves: one with another list ends with exit code 78.
+*/}}
+{{- define "ledgermq.checkMembers" -}}
+{{- $root := .root -}}{{- $group := .group -}}
+{{- $name := printf "%s-%s" $root.Release.Name $group.name -}}
+{{- $namespace := $root.Release.Namespace -}}
+{{- $settings := lookup "v1" "ConfigMap" $namespace $name | default dict -}}
+{{- $peers := dig "data" "broker.conf" "" $settings | regexFind "(?m)^dLegerPeers=.*$" -}}
+{{- $existing := 0 -}}{{- $hint := "" -}}
+{{- if $peers -}}
+{{- $existing = len (splitList ";" $peers) -}}
+{{- else if lookup "v1" "PersistentVolumeClaim" $namespace (printf "data-%s-0" $name) -}}
+{{- range $i := until 7 -}}
+{{- if lookup "v1" "PersistentVolumeClaim" $namespace (printf "data-%s-%d" $name $i) -}}
+{{- $existing = add1 $existing -}}
+{{- end -}}
+{{- end -}}
+{{- $hint = printf "; its volumes data-%s-N are still there: delete them to lose its messages and create the group anew" $name -}}
+{{- end -}}
+{{- if and $existing (ne (int $existing) (int $group.members)) -}}
+{{- fail (printf "cannot change the members of group %s from %d to %d: a group keeps the members that it was created with (key groups[%s].members); set it to %d again, and add another group for more capacity%s" $group.name (int $existing) (int $group.members) $group.name (int $existing) $hint) -}}
+{{- end -}}
+{{- end }}
+
 {{- define "ledgermq.secretName" -}}
 {{ .Values.groupSecret.existingSecret | default (printf "%s-group-secret" .Release.Name) }}
 {{- end }}
