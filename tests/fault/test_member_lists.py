@@ -1,0 +1,158 @@
+"""Members that are started with another member list than the one that their group has agreed on.
+
+The list is agreed at the bootstrap and does not change. Nothing is acknowledged by less than a
+majority of it, a start with another list says what is wrong, and a group recovers by itself once
+the file is right.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fault.listed_group import GROUP, ListedGroup
+from tests.waiting import wait_until
+
+# Waits are long, for a starved machine; several may follow each other.
+pytestmark = pytest.mark.timeout(600)
+
+THREE = ("n0", "n1", "n2")
+FIVE = (*THREE, "n3", "n4")
+
+
+def assert_names_both_lists(reason: str, group_ids: str, file_ids: str) -> None:
+    """One sentence: the list of the group, that of the file, and the key."""
+    assert group_ids in reason and file_ids in reason and "dLegerPeers" in reason, reason
+
+
+def test_member_with_one_entry_does_not_serve_alone(tmp_path: Path) -> None:
+    """It was a leader of its own beside the other two, and what it acknowledged was lost."""
+    with ListedGroup(tmp_path, THREE) as group:
+        group.start_all(*THREE)
+        group.stop("n0")
+        group.start("n0", group.peers("n0"))
+        assert_names_both_lists(group.refusal("n0"), "n0, n1, n2", "n0")
+        assert not group.takes("n0")
+        group.send(["n1", "n2"])
+        group.start("n0", group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_stopped_group_is_not_led_by_one_entry(tmp_path: Path) -> None:
+    """The others are down, so nobody else could have refused it."""
+    with ListedGroup(tmp_path, THREE) as group:
+        group.start_all(*THREE)
+        group.stop(*THREE)
+        group.start("n0", group.peers("n0"))
+        assert_names_both_lists(group.refusal("n0"), "n0, n1, n2", "n0")
+        for member_id in THREE:
+            group.start(member_id, group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_growth_to_five_makes_no_second_majority(tmp_path: Path) -> None:
+    """One member with five names and two new ones were a majority of five beside one of three."""
+    with ListedGroup(tmp_path, FIVE) as group:
+        group.start_all(*THREE)
+        group.stop("n0")
+        for member_id in ("n0", "n3", "n4"):
+            group.start(member_id, group.peers(*FIVE))
+        reason = group.refusal("n0")
+        assert_names_both_lists(reason, "n0, n1, n2", "n0, n1, n2, n3, n4")
+        for member_id in ("n3", "n4"):
+            wait_until(
+                lambda one=member_id: "n0, n1, n2 " in group.log_text(one),
+                what=f"{member_id} to log the member list of the group",
+            )
+            assert group.log_text(member_id).count("n0, n1, n2, n3, n4")
+        group.send(["n1", "n2"])
+        group.kill("n1", "n2")
+        assert not any(group.takes(one) for one in ("n3", "n4") for _ in range(3))
+        assert group.leaders() == []
+        group.stop("n3", "n4")
+        for member_id in THREE:
+            group.start(member_id, group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_rolling_growth_stops_at_its_first_member(tmp_path: Path) -> None:
+    """As an upgrade of a chart or of a fleet does it: new members first, then one after another."""
+    with ListedGroup(tmp_path, FIVE) as group:
+        group.start_all(*THREE)
+        for member_id in ("n3", "n4"):
+            group.start(member_id, group.peers(*FIVE))
+        for member_id in THREE:
+            group.stop(member_id)
+            group.start(member_id, group.peers(*FIVE))
+            reason = group.refusal(member_id)
+            assert_names_both_lists(reason, "n0, n1, n2", "n0, n1, n2, n3, n4")
+            others = [one for one in THREE if one != member_id]
+            group.send(others)
+            assert not any(group.takes(one) for one in ("n3", "n4"))
+            group.start(member_id, group.peers(*THREE))
+            group.send(THREE)
+        group.stop("n3", "n4")
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_every_other_list_ends_the_start(tmp_path: Path) -> None:
+    """Exit code 78 and one sentence, whichever list it is; the two others go on."""
+    with ListedGroup(tmp_path, FIVE) as group:
+        group.start_all(*THREE)
+        group.stop("n2")
+        renamed = group.peers("n0", "n2").replace("n0-", "x0-")
+        twice = group.peers(*THREE).replace("n1-", "n0-")
+        for what, peers, changes, words in (
+            ("subset", group.peers("n1", "n2"), {}, ("n0, n1, n2", "n1, n2", "dLegerPeers")),
+            ("superset", group.peers(*THREE, "n3"), {}, ("n0, n1, n2", "n3", "dLegerPeers")),
+            ("renamed peer", f"{renamed};{group.peers('n1')}", {}, ("x0", "dLegerPeers")),
+            ("duplicate id", twice, {}, ("dLegerPeers", "each id once")),
+            ("renamed member", group.peers("n0", "n1", "n3"), {"dLegerSelfId": "n3"},
+             ("n2", "n3", "dLegerSelfId")),
+            ("another group", group.peers(*THREE), {"dLegerGroup": "other"},
+             (GROUP, "other", "dLegerGroup")),
+        ):  # fmt: skip
+            group.start("n2", peers, **changes)
+            reason = group.refusal("n2")
+            assert all(word in reason for word in words), (what, reason)
+            group.send(["n0", "n1"], count=2)
+        group.start("n2", group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_member_with_swapped_addresses_leads_nobody(tmp_path: Path) -> None:
+    """The ids are the same, so it starts; whom it reaches says that it is another member."""
+    with ListedGroup(tmp_path, THREE) as group:
+        group.start_all(*THREE)
+        group.stop("n2")
+        n0, n1 = group.ledger_address("n0"), group.ledger_address("n1")
+        group.start("n2", f"n0-{n1};n1-{n0};{group.peers('n2')}")
+        wait_until(
+            lambda: "member 'n0' was asked for" in group.log_text("n2"),
+            what="n2 to hear that it asked the wrong member",
+        )
+        group.send(["n0", "n1"])
+        assert not group.takes("n2")
+        group.stop("n2")
+        group.start("n2", group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_member_may_move_to_another_address(tmp_path: Path) -> None:
+    """One file after another names it; the ids stay the same."""
+    with ListedGroup(tmp_path, (*THREE, "moved")) as group:
+        group.start_all(*THREE)
+        moved = f"{group.peers('n0', 'n1')};n2-{group.ledger_address('moved')}"
+        for member_id in ("n2", "n1", "n0"):
+            group.stop(member_id)
+            group.start(member_id, moved)
+            group.send(THREE)
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
