@@ -26,6 +26,15 @@ def assert_names_both_lists(reason: str, group_ids: str, file_ids: str) -> None:
     assert group_ids in reason and file_ids in reason and "dLegerPeers" in reason, reason
 
 
+def wait_for_alarm(group: ListedGroup, member_id: str, *words: str) -> None:
+    """Waits until `brokerStatus` of a member says what is wrong, in these words."""
+    wait_until(
+        lambda: all(word in group.figures(member_id).get("ledgerAlarm", "") for word in words),
+        what=f"the alarm of {member_id}",
+        detail=lambda: str(group.figures(member_id).get("ledgerAlarm")),
+    )
+
+
 def test_member_with_one_entry_does_not_serve_alone(tmp_path: Path) -> None:
     """It was a leader of its own beside the other two, and what it acknowledged was lost."""
     with ListedGroup(tmp_path, THREE) as group:
@@ -63,11 +72,15 @@ def test_growth_to_five_makes_no_second_majority(tmp_path: Path) -> None:
         reason = group.refusal("n0")
         assert_names_both_lists(reason, "n0, n1, n2", "n0, n1, n2, n3, n4")
         for member_id in ("n3", "n4"):
+            wait_for_alarm(group, member_id, "n0, n1, n2, n3, n4", "n0, n1, n2 (key dLegerPeers)")
             wait_until(
-                lambda one=member_id: "n0, n1, n2 " in group.log_text(one),
-                what=f"{member_id} to log the member list of the group",
+                lambda one=member_id: (
+                    f"member '{one}'" in group.figures("n1")["ledgerRejectedPeers"]
+                ),
+                what=f"n1 to report that it rejects {member_id}",
             )
-            assert group.log_text(member_id).count("n0, n1, n2, n3, n4")
+            log = group.log_text(member_id)
+            assert log.count("n1 and") == log.count("n2 and") == 1, log[-2000:]
         group.send(["n1", "n2"])
         group.kill("n1", "n2")
         assert not any(group.takes(one) for one in ("n3", "n4") for _ in range(3))

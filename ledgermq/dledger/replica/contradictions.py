@@ -18,8 +18,8 @@ from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.config import ReplicaConfig
 
 _REJECTED: Final = (
-    "{self_id}: rejecting {sender}, which {report} ({count} of the {quorum_count} members that make"
-    " a majority contradict this one)"
+    "{self_id}: {report} ({count} of the {quorum_count} members that make a majority contradict"
+    " this one)"
 )
 _OUTVOTED: Final = (
     "{self_id}: stopping: a majority of the group ({senders}) contradicts entries committed here."
@@ -59,7 +59,7 @@ class Contradictions:
     def _report(self, sender: str, error: ContradictionError) -> str:
         host = self._hosts.get(sender, "its host")
         return (
-            f"contradicts entries that are committed on {self._self_id} ({error}), so it"
+            f"{sender} contradicts entries that are committed on {self._self_id} ({error}), so it"
             " gets no vote and no answer here. If the other members report the same, stop"
             f" {sender} on {host}, move its store directory (storePathRootDir) away and start it"
             " again with an empty one: it is filled from the group"
@@ -89,7 +89,6 @@ class Contradictions:
                 _log.error(
                     _REJECTED,
                     self_id=self._self_id,
-                    sender=message.sender,
                     report=self._report(message.sender, error),
                     count=len(self._senders),
                     quorum_count=self._quorum_count,

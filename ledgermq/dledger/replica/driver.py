@@ -201,7 +201,9 @@ class Replica:
     @property
     def membership(self) -> MembershipReport:
         """What operators are told of the group's membership."""
-        return membership_report(self._raft, self.contradictions.reports)
+        return membership_report(
+            self._raft, self.refusals.memberships(), self.contradictions.reports
+        )
 
     @property
     def cluster(self) -> Cluster:

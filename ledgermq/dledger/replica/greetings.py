@@ -279,7 +279,8 @@ class Greetings:
         told = greeting_bodies.encode_hello_answer(formats.own, cluster, flush_mode=mode)
         mismatch = find_mismatch(hello.sender, hello.cluster, cluster)
         if mismatch is not None:
-            self._events.refusals.note(hello.sender, connection.peer_host, mismatch)
+            refusals = self._events.refusals
+            refusals.note(hello.sender, connection.peer_host, mismatch, is_membership=True)
             # The remark is for the log of the sender, so it takes the sender's point of view.
             remark = find_mismatch(self._config.self_id, cluster, hello.cluster)
             connection.send(command.response(DLedgerCode.UNEXPECTED_MEMBER, remark, body=told))

@@ -16,21 +16,20 @@ class MembershipReport:
     cluster_id: str = ""
     # What the bootstrap waits for; empty when it is done, and where there is none.
     bootstrap: str = ""
-    # Peers with another cluster id or member list, by id: the difference, with both values.
+    # Peers with another cluster id or member list, by id, and the difference, with both values.
     rejected_peers: Mapping[str, str] = field(default_factory=dict)
-    # Peers that contradict committed entries, by id: what they contradict, and the remedy.
+    # Peers that contradict committed entries, by id, what they contradict, and the remedy.
     contradictions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def alarm(self) -> str | None:
         """All that an operator has to put right; None when there is nothing."""
-        found = [*self.rejected_peers.items(), *self.contradictions.items()]
-        # Sorting is stable: of one peer its membership comes first.
-        found.sort(key=lambda one: one[0])
-        return "; ".join(f"{peer_id} {text}" for peer_id, text in found) or None
+        return "; ".join((*self.rejected_peers.values(), *self.contradictions.values())) or None
 
 
-def membership_report(raft: Raft | None, contradictions: Mapping[str, str]) -> MembershipReport:
+def membership_report(
+    raft: Raft | None, rejected_peers: Mapping[str, str], contradictions: Mapping[str, str]
+) -> MembershipReport:
     """Returns what is known now; `raft` is None before the member starts."""
     if raft is None:
         return MembershipReport()
@@ -40,18 +39,18 @@ def membership_report(raft: Raft | None, contradictions: Mapping[str, str]) -> M
     return MembershipReport(
         cluster_id=cluster_id,
         bootstrap="" if cluster_id or raft.is_mixed else birth_text(raft),
-        rejected_peers=rejected_peers(raft),
+        rejected_peers=dict(sorted({**_other_clusters(raft), **rejected_peers}.items())),
         contradictions=contradictions,
     )
 
 
-def rejected_peers(raft: Raft) -> dict[str, str]:
-    """Returns the peers that belong to a different group, by id, and how this is known."""
+def _other_clusters(raft: Raft) -> dict[str, str]:
+    """Peers whose messages carried another cluster id, by id."""
     own = raft.birth
     if own is None:
         return {}
     return {
-        peer_id: f"belongs to a different cluster (cluster id {birth.group_id}, expected"
-        f" {own.group_id}): one of the two members has the store directory of another group"
+        peer_id: f"{peer_id} belongs to a different cluster (cluster id {birth.group_id}, expected"
+        f" {own.group_id})"
         for peer_id, birth in raft.census.strangers.items()
     }

@@ -25,7 +25,7 @@ is dropped: the core sends again what matters. On one connection messages keep t
 from collections.abc import Callable
 from functools import partial
 from random import random
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -88,6 +88,14 @@ _UNREACHED_MS: Final = 10_000
 _LIMITS: Final = ConnectionLimits(first_frame_timeout_s=0, tcp_times=MEMBER_TIMES)
 
 _log = Logger()
+
+
+class _Mismatch(NamedTuple):
+    """Why a peer and this member do not work together."""
+
+    reason: str
+    # They have different member lists or cluster ids.
+    is_membership: bool = False
 
 
 class MemberEvents(Protocol):
@@ -390,32 +398,36 @@ class Peer:
         mismatch = None
         if is_proven and answer.body:
             mismatch = self._find_mismatch(answer, connection)
+        is_membership = answer.code in _MEMBERSHIP_CODES
         reason = f"{answer.remark or 'no reason'} (code {answer.code})"
-        self._refused(connection, mismatch or reason)
-        if answer.code in _MEMBERSHIP_CODES:
+        self._refused(connection, *(mismatch or _Mismatch(reason, is_proven and is_membership)))
+        if is_membership:
             # The peer lists a rejected member only for as long as that asks again.
             connection.close(reason)
 
-    def _find_mismatch(self, answer: RemotingCommand, connection: CommandProtocol) -> str | None:
+    def _find_mismatch(
+        self, answer: RemotingCommand, connection: CommandProtocol
+    ) -> _Mismatch | None:
         """Takes what the peer reads and needs; says why the two do not work together, if so."""
         try:
             peer = decode_hello_answer(answer.body)
         except RemoteProtocolError as error:
             connection.close(str(error))
-            return str(error)
+            return _Mismatch(str(error))
         if peer.cluster is not None:
-            mismatch = find_mismatch(self.peer_id, peer.cluster, self._events.cluster)
-            if mismatch is not None:
-                return mismatch
+            difference = find_mismatch(self.peer_id, peer.cluster, self._events.cluster)
+            if difference is not None:
+                return _Mismatch(difference, is_membership=True)
         if peer.flush_mode is not None:
             self._events.flush_modes.greeted(self.peer_id, peer.flush_mode)
-        return self._events.formats.greeted(self.peer_id, peer.formats)
+        reason = self._events.formats.greeted(self.peer_id, peer.formats)
+        return None if reason is None else _Mismatch(reason)
 
     def _taken(self, answer: RemotingCommand, connection: CommandProtocol) -> None:
         """The peer takes this member; now whether the two read what the other wrote."""
         mismatch = self._find_mismatch(answer, connection)
         if mismatch is not None:
-            self._refused(connection, mismatch)
+            self._refused(connection, *mismatch)
             return
         self._watch.bear(self._looks_max)
         self._open(connection, PeerDialect.LEDGERMQ)
@@ -434,13 +446,16 @@ class Peer:
         self._fruitless_count = 0
         self._events.dialect_found(self.peer_id, dialect)
 
-    def _refused(self, connection: CommandProtocol, reason: str) -> None:
+    def _refused(
+        self, connection: CommandProtocol, reason: str, is_membership: bool = False
+    ) -> None:
         """Leaves the connection open and unused: who restarts the peer to mend it closes it.
 
         In a closed group its time ends soon.
         """
         refusals = self._events.refusals
-        refusals.note(self.peer_id, connection.peer_host, reason, is_logged=False)
+        host = connection.peer_host
+        refusals.note(self.peer_id, host, reason, is_logged=False, is_membership=is_membership)
         if reason != self._logged_refusal:
             self._logged_refusal = reason
             _log.error(

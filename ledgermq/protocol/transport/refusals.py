@@ -4,7 +4,7 @@ Anybody who reaches the port can bring a refusal about, so that all is bounded: 
 their rate, what is kept by its count and its age.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
@@ -26,6 +26,8 @@ class _Refusal(NamedTuple):
     reason: str
     # Seconds of the clock, of the last time.
     seen_s: float
+    # Whether the member has another member list or cluster id.
+    is_membership: bool
 
 
 class Refusals:
@@ -45,7 +47,15 @@ class Refusals:
         # Lines that were left out, for they were too many.
         self._left_out_count = 0
 
-    def note(self, who: str, host: str, reason: str, *, is_logged: bool = True) -> None:
+    def note(
+        self,
+        who: str,
+        host: str,
+        reason: str,
+        *,
+        is_logged: bool = True,
+        is_membership: bool = False,
+    ) -> None:
         """Takes a refusal; logs it when it is a new one.
 
         Args:
@@ -53,11 +63,12 @@ class Refusals:
             host: its address.
             reason: fit for people.
             is_logged: False where the caller logs it.
+            is_membership: it has another member list or cluster id.
         """
         now_s, source = self._seconds(), (who, host)
         reason = reason[:_TEXT_MAX]
         former = self._table.pop(source, None)
-        self._table[source] = _Refusal(reason, now_s)
+        self._table[source] = _Refusal(reason, now_s, is_membership)
         while len(self._table) > _KEPT_MAX:
             del self._table[next(iter(self._table))]
         if not is_logged or (former is not None and former.reason == reason):
@@ -81,9 +92,14 @@ class Refusals:
 
     def texts(self) -> list[str]:
         """Returns "who at host: reason" for each source of the last two minutes, sorted."""
-        oldest_s = self._seconds() - _AGE_S_MAX
         return sorted(
-            f"{who} at {host}: {refusal.reason}"
-            for (who, host), refusal in self._table.items()
-            if refusal.seen_s >= oldest_s
+            f"{who} at {host}: {refusal.reason}" for (who, host), refusal in self._recent()
         )
+
+    def memberships(self) -> dict[str, str]:
+        """Returns the members with another member list or cluster id, and the reasons."""
+        return {who: one.reason for (who, _), one in self._recent() if one.is_membership}
+
+    def _recent(self) -> Iterator[tuple[tuple[str, str], _Refusal]]:
+        oldest_s = self._seconds() - _AGE_S_MAX
+        return (found for found in self._table.items() if found[1].seen_s >= oldest_s)

@@ -81,6 +81,8 @@ def test_who_has_another_secret_is_refused_and_named() -> None:
     assert (answer.code, answer.remark) == (DLedgerCode.UNKNOWN_MEMBER, "another group secret")
     assert is_closed(caller) and not rig.listener.is_connected("n1")
     assert rig.member.refusals.texts() == [f"n1 at {SOURCE}: another group secret"]
+    # A secret says nothing about who is a member.
+    assert rig.member.refusals.memberships() == {}
     # Until it comes with the right one.
     greet_well(rig.connect())
     assert rig.member.refusals.texts() == []

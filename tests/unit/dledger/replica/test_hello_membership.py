@@ -60,6 +60,8 @@ def test_hello_of_another_membership_is_rejected(
         assert rig.member.messages == [] and not rig.listener.is_connected("n1")
     (text,) = rig.member.refusals.texts()
     assert text.startswith(f"n1 at 192.168.1.1: {reason}")
+    reported = rig.member.refusals.memberships()
+    assert reported.keys() == {"n1"} and reported["n1"].startswith(reason)
     assert len([line for line in lines if reason in line]) == 1
 
 
@@ -122,6 +124,7 @@ def test_a_peer_of_another_membership_is_not_used(
         rig.clock.advance(2)
     (text,) = rig.refusals.texts()
     assert reason in text
+    assert rig.refusals.memberships().keys() == {"n1"}
     assert len([line for line in lines if reason in line]) == 1
 
 
