@@ -45,6 +45,9 @@ class Leadership:
         self.failure: str | None = None
         # Why no message is taken although this member serves (a full disk), None when they are.
         self.closed_because: str | None = None
+        # Why this member does not serve although it leads: its state is not complete. Empty when it
+        # is.
+        self.doubt = ""
         # What this member lost or found damaged, until it is whole again; None when it is.
         self.repair: str | None = None
         # Id of the bootstrapped group, and what the bootstrap waits for; at most one is not empty.
@@ -138,6 +141,11 @@ class Leadership:
             return ServiceUnavailableError(f"messages are not taken: {self.closed_because}")
         if self.is_stopping:
             return ServiceUnavailableError("the broker is stopping, send to another one")
+        if self.is_leader and self.doubt:
+            return ServiceUnavailableError(
+                f"{self._self_id} leads term {self.term} but does not serve, as its state is in"
+                f" doubt: {self.doubt}"
+            )
         if self.is_leader:
             return ServiceUnavailableError(
                 f"{self._self_id} leads term {self.term} but is not ready: it waits"

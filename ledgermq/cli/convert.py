@@ -13,14 +13,15 @@ not proven never stands where a broker looks for it.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from ledgermq.broker.storage.acceptance import FILE_NAME as ACCEPTANCE
 from ledgermq.broker.storage.state_files import StateFile
+from ledgermq.broker.storage.state_seal import without_seal
 from ledgermq.cli.convert_source import (
     QUEUE_UNIT_BYTES,
     ConvertError,
@@ -188,13 +189,16 @@ class Conversion:
         target = self._work / "config"
         target.mkdir(exist_ok=True)
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+            if path.name == ACCEPTANCE:
+                continue
             regular_size(path, _CONFIG_BYTES_MAX)
             content = StateFile(path).load()
             if content is not None and path.name == "delayOffset.json" and "plan" in content:
                 raise ConvertError(
                     f"{path} tells of deliveries under way: start and stop the broker once"
                 )
-            shutil.copy2(path, target / path.name)
+            # A seal names an index of the source's log.
+            (target / path.name).write_bytes(without_seal(path.read_bytes()))
             (target / path.name).chmod(FILE_MODE)
 
     # 4

@@ -1,4 +1,5 @@
 """``ledgermq store convert SOURCE TARGET --to plain|ledger``: change what a stopped store's log is.
+``ledgermq store accept-state STORE``: have the next start take the state's files as they are.
 
 A store of a plain commit log (LedgerMQ's or Java's) becomes one of a ledger, and back; a mixed one
 becomes either. The source is only read. TARGET appears when every record has been compared and
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
+from ledgermq.broker.storage.acceptance import Acceptance
+from ledgermq.broker.storage.state_tables import STATE_FILE_NAMES
 from ledgermq.cli.convert import Conversion, work_directory
 from ledgermq.cli.convert_source import LEDGER, PLAIN, ConvertError, StoreSource
 from ledgermq.cli.convert_target import LedgerTarget, PlainTarget, Target
@@ -50,14 +53,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("-c", "--config", type=Path, metavar="FILE", help="of the future broker")
     action.add_argument("--json", action="store_true", help="print the report as JSON")
     action.add_argument("settings", nargs="*", metavar="key=value", help="over those of the file")
+    summary = "have the next start take topics, groups and offsets from the files as they are"
+    action = actions.add_parser("accept-state", help=summary, description=summary)
+    action.add_argument("store", type=Path, metavar="STORE", help="storePathRootDir, stopped")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Converts a store."""
+    """Converts a store, or accepts its state."""
     try:
-        return _convert(options)
+        return _accept(options) if options.action == "accept-state" else _convert(options)
     except (ConvertError, BrokerError, LedgerError, CommitLogError, OSError, ValueError) as error:
         return fail(str(error))
+
+
+def _accept(options: argparse.Namespace) -> int:
+    root: Path = options.store.absolute()
+    if not (root / "lock").is_file():
+        raise ConvertError(f"cannot accept the state of {root}: no broker has run there")
+    use_private_files()
+    lock = StoreLock(str(root))
+    was_clean = lock.take()
+    try:
+        acceptance = Acceptance(root / "config")
+        found = acceptance.write(STATE_FILE_NAMES)
+    finally:
+        lock.release(is_clean=was_clean)
+    for name, checksum in found.items():
+        print(f"{escaped(name)}: {checksum}")
+    print(
+        f"the next start of a broker on {root} takes these files as they are, with all that they"
+        f" lack; to take this back, remove {acceptance.path}"
+    )
+    return 0
 
 
 def _convert(options: argparse.Namespace) -> int:

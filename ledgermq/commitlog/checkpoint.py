@@ -25,6 +25,23 @@ _VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateMark:
+    """What the mark says of the files of the broker's state, which are kept beside the log."""
+
+    # Drawn when this store sealed its first file; the seals name it.
+    store_id: str
+
+    # Lowest index of the log that each of these files must stand for, by the file's name.
+    files: Mapping[str, int] = field(default_factory=dict)
+    # The log tells the whole state in a sweep that begins here or later. 0: also without one, where
+    # the log begins at its first entry. Above: files or a leader of Java have told what no record
+    # says.
+    logged_from: int = 0
+    # Why the state is not complete, "" when it is: see broker/storage/state_repair.py.
+    doubt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchMark:
     """Everything up to `index` is dispatched and durable."""
 
@@ -46,6 +63,8 @@ class DispatchMark:
     # Entry at which the last sweep begins that told the whole state, -1 for none. The state's files
     # are older than the mark, so they hold what it told.
     state_index: int = -1
+    # None: a program wrote the mark that puts no seals on the files of the state.
+    state: StateMark | None = None
 
 
 def encode_mark(mark: DispatchMark) -> bytes:
@@ -72,6 +91,7 @@ def encode_mark(mark: DispatchMark) -> bytes:
             "index_header": header,
             "index_timestamp": mark.index_timestamp,
             "state_index": mark.state_index,
+            "state": None if mark.state is None else _state_to_json(mark.state),
         },
         separators=(",", ":"),
     ).encode()
@@ -104,9 +124,31 @@ def decode_mark(data: bytes) -> DispatchMark | None:
             key_index=key_index,
             index_timestamp=fields["index_timestamp"],
             state_index=fields["state_index"],
+            # Programs that put no seals on files write no such member.
+            state=_state_of(fields.get("state")),
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _state_to_json(state: StateMark) -> dict[str, Any]:
+    return {
+        "store_id": state.store_id,
+        "files": dict(state.files),
+        "logged_from": state.logged_from,
+        "doubt": state.doubt,
+    }
+
+
+def _state_of(value: Mapping[str, Any] | None) -> StateMark | None:
+    if value is None:
+        return None
+    return StateMark(
+        store_id=value["store_id"],
+        files=dict(value["files"]),
+        logged_from=value["logged_from"],
+        doubt=value["doubt"],
+    )
 
 
 class Checkpoints:
@@ -122,6 +164,10 @@ class Checkpoints:
         """Return the last mark, or None: then everything is made again from the log."""
         data = self._file_system.read(self._mark_path)
         return None if data is None else decode_mark(data)
+
+    def exists(self) -> bool:
+        """Tell whether a mark was ever written here, readable or not."""
+        return self._file_system.read(self._mark_path) is not None
 
     def write(self, mark: DispatchMark) -> None:
         """Replace both files; the mark is durable on return. What it speaks of must be already.

@@ -179,6 +179,33 @@ class Dispatcher:
             if self._reached is not None:
                 self._reached(first)
 
+    def replay(self, topic: str, watcher: Watcher, first: int, end_index: int) -> None:
+        """Hand the records of a topic among the entries [first, end_index) to `watcher` once more.
+
+        Nothing is dispatched: queues, key index and dispatched index stay as they are, so that the
+        watcher must not touch queues: what it reads was dispatched long ago.
+
+        Raises:
+            UnreadRecordError: the watcher does not read a record.
+            LedgerError, OSError: the log is damaged, or cannot be read.
+        """
+        row_maker = self._row_maker.only_watching(topic)
+        while first < end_index:
+            rows, indexes, first = self._read_rows(row_maker, first, end_index)
+            for row, index in zip(rows, indexes, strict=True):
+                if row.watched is not None:
+                    watcher(row.watched[1], index)
+            if self._reached is not None:
+                self._reached(first)
+
+    def _read_rows(
+        self, row_maker: RowMaker, first: int, end_index: int
+    ) -> tuple[Sequence[Row], Sequence[int], int]:
+        """Return the rows of the next entries, their indexes, and the index behind them."""
+        entries = self._store.read_verified(first, READ_BYTES)
+        stop = min(end_index, entries.last_index + 1)
+        return row_maker.rows_of(entries, first, stop), range(first, stop), stop
+
     def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:
         """Return rows from entry `first` on, at least one, at most up to `end_index`."""
         rows: list[Row] = []

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
+from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark, StateMark
 from ledgermq.commitlog.derived_files import Changes, DerivedFiles
+from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.queues import ConsumeQueues
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +50,31 @@ class FlushJob:
 def begin_flush(mark: DispatchMark, files: DerivedFiles, checkpoints: Checkpoints) -> FlushJob:
     """Return the flush that makes `mark` true; `files.landed()` must follow its steps."""
     return FlushJob(mark, files.take(), checkpoints)
+
+
+def mark_of(
+    dispatcher: Dispatcher,
+    queues: ConsumeQueues,
+    key_index: KeyIndex,
+    *,
+    is_clean: bool,
+    state: tuple[int, StateMark | None],
+) -> DispatchMark:
+    """Return the mark of what is dispatched now.
+
+    Args:
+        is_clean: whether nothing is dispatched behind it.
+        state: where the last whole sweep begins, and what is true of the state's files.
+    """
+    return DispatchMark(
+        index=dispatcher.dispatched_index,
+        term=dispatcher.dispatched_term,
+        end_position=dispatcher.dispatched_position,
+        timestamp=dispatcher.dispatched_timestamp,
+        is_clean=is_clean,
+        queues=queues.bounds(),
+        key_index=key_index.mark(),
+        index_timestamp=key_index.full_timestamp,
+        state_index=state[0],
+        state=state[1],
+    )

@@ -89,8 +89,8 @@ class PlainDispatcher(Dispatcher):
             return rows
         if runs and first < runs[0].starts[0] < end_index:
             end_index = runs[0].starts[0]
-        rows, self._starts, self._next = self._read_rows(self._row_maker, first, end_index)
-        return rows
+        made, self._starts, self._next = self._read_rows(self._row_maker, first, end_index)
+        return made
 
     def _is_next(self, first: int, start: int) -> bool:
         """Whether nothing but a blank is between two offsets."""
@@ -101,7 +101,7 @@ class PlainDispatcher(Dispatcher):
 
     def _read_rows(
         self, row_maker: RowMaker, offset: int, end: int
-    ) -> tuple[list[Row], list[int], int]:
+    ) -> tuple[Sequence[Row], Sequence[int], int]:
         """Return the rows of whole records from an offset on, their names, and where to go on.
 
         Raises:

@@ -67,7 +67,7 @@ class PlainMessageStore(MessageStore):
     @property
     def durable_offset(self) -> int | None:
         """Up to where the log was on the disk at the last checkpoint; None when nobody knows."""
-        mark = self._checkpoints.read()
+        mark = self.checkpoints.read()
         if mark is None or mark.index + 1 != mark.end_position:
             return None
         return mark.end_position

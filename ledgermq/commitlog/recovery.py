@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from ledgermq.commitlog.byte_indexed_log import ByteIndexedLog
 from ledgermq.commitlog.checkpoint import DispatchMark
 from ledgermq.commitlog.consume_queue import ConsumeQueue
-from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.dispatch import Dispatcher, Watcher
 from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.message_writer import STATE_TOPIC
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.opening_progress import OpeningProgress
@@ -42,6 +43,8 @@ class StoreReport:
     dispatched_count: int
     # Where dispatch stands now.
     dispatched_index: int
+    # First entry of the log.
+    first_index: int
 
 
 def drop_before(queues: ConsumeQueues, key_index: KeyIndex, position: int) -> None:
@@ -63,13 +66,17 @@ class Recovery:
         dispatcher: Dispatcher,
         tell: Callable[[DispatchMark], None],
         progress: OpeningProgress,
+        replay_state: Watcher | None = None,
     ) -> None:
         """Bind the parts.
 
         Args:
             tell: replaces the checkpoint, durably.
             progress: told how far it is.
+            replay_state: gets the records of the broker's state below the checkpoint once more,
+                from the beginning of the last whole sweep on.
         """
+        self._replay_state = replay_state
         self._progress = progress
         self._store = store
         self._queues = queues
@@ -107,6 +114,8 @@ class Recovery:
                 self._trust_nothing(mark)
                 self._rebuild(mark, rebuilt, with_keys=index_rebuilt)
             drop_before(self._queues, self._key_index, self._store.first_position)
+        if mark is not None and not reason:
+            self._replay(mark)
         before = self._dispatcher.dispatched_index
         committed = min(self._store.read_checkpoint(), self._store.last_index)
         if committed > before:
@@ -120,7 +129,19 @@ class Recovery:
             rebuilt_key_index=index_rebuilt,
             dispatched_count=self._dispatcher.dispatched_index - before,
             dispatched_index=self._dispatcher.dispatched_index,
+            first_index=self._store.first_index,
         )
+
+    def _replay(self, mark: DispatchMark) -> None:
+        """Hand the records of the state up to the checkpoint over, where they are needed."""
+        if self._replay_state is None:
+            return
+        end_index = self._dispatcher.dispatched_index + 1
+        first = self._store.first_index
+        if first <= mark.state_index < end_index:
+            first = mark.state_index
+        self._watch("replays the broker's state", first, end_index)
+        self._dispatcher.replay(STATE_TOPIC, self._replay_state, first, end_index)
 
     def _watch(self, name: str, first: int, end: int) -> None:
         """Have the progress tell which of the entries [first, end) are done."""
@@ -165,6 +186,8 @@ class Recovery:
                 timestamp=mark.timestamp,
                 is_clean=False,
                 queues=empty,
+                state_index=mark.state_index,
+                state=mark.state,
             )
         )
 

@@ -62,6 +62,12 @@ class RowMaker:
         """Return one that leaves keys and watched bodies out, for making queues again."""
         return RowMaker(self._queues, delays_ms=self._delays_ms, index_enabled=False)
 
+    def only_watching(self, topic: str) -> "RowMaker":
+        """Return one that leaves keys out and watches one topic, for replaying its records."""
+        row_maker = self.without_keys()
+        row_maker.watch(topic)
+        return row_maker
+
     def watch(self, topic: str) -> None:
         """Keep the bodies of this topic's records in their rows from now on."""
         self._watched.add(topic)

@@ -20,7 +20,7 @@ import contextlib
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
-from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
+from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark, StateMark
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.derived_files import HELD_MAX, DerivedFiles
@@ -33,7 +33,7 @@ from ledgermq.commitlog.errors import (
     FilesBehindError,
     LeaderNotReadyError,
 )
-from ledgermq.commitlog.flush import FlushJob, begin_flush
+from ledgermq.commitlog.flush import FlushJob, begin_flush, mark_of
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import count_light_queues
@@ -131,13 +131,13 @@ class MessageStore:
             store, read_at, self._dispatcher, self._queues, self._key_index, config, plain_end
         )
         self._ages = SegmentAges(store, self._dispatcher, self._look_up)
-        self._checkpoints = Checkpoints(file_system, config.root)
+        self.checkpoints = Checkpoints(file_system, config.root)
         self._files.disown = self._disown
         self._queue_offsets = QueueOffsets(self._queues, self._row_maker)
         self._commit_log: MessageWriter | None = None
         self._flushed_at_ms = 0
         self._flush_is_running = False
-        self._state_index: Callable[[], int] = lambda: -1
+        self._state: Callable[[], tuple[int, StateMark | None]] = lambda: (-1, None)
         self._on_state_index: Callable[[int], object] = lambda index: None
         # The last decision's word on the disk.
         self.is_disk_full = False
@@ -153,7 +153,12 @@ class MessageStore:
         )
 
     def open(
-        self, before_mark: Callable[[], bool] | None = None, progress: OpeningProgress | None = None
+        self,
+        before_mark: Callable[[StoreReport], bool] | None = None,
+        progress: OpeningProgress | None = None,
+        *,
+        replay_state: Watcher | None = None,
+        saves_always: bool = False,
     ) -> StoreReport:
         """Recover; watchers that are set already see what is dispatched.
 
@@ -164,12 +169,15 @@ class MessageStore:
                 recovery says that those records need not be handed over again. Returns False when
                 it could not: then the mark stays where it is, and they will be.
             progress: told how far it is.
+            replay_state: gets the records of the broker's state that are below the checkpoint, from
+                the beginning of the last whole sweep on; None: its files have all that they say.
+            saves_always: `before_mark` is called also where nothing was handed over.
 
         Raises:
             DispatchError, OSError: the store cannot be used.
         """
         self._file_system.make_directory(self._config.root)
-        mark, progress = self._checkpoints.read(), progress or OpeningProgress()
+        mark, progress = self.checkpoints.read(), progress or OpeningProgress()
         # Here nobody waits: what is made again is written as it comes.
         self._files.held_max = min(HELD_MAX, self._config.flush_records)
         recovery = Recovery(
@@ -177,8 +185,9 @@ class MessageStore:
             self._queues,
             self._key_index,
             self._dispatcher,
-            self._checkpoints.write,
+            self.checkpoints.write,
             progress,
+            replay_state,
         )
         try:
             report = recovery.run(mark)
@@ -190,14 +199,15 @@ class MessageStore:
         progress.begin("writes what it made")
         if mark is not None and not report.rebuilt_because:
             self._on_state_index(mark.state_index)
-        is_saved = before_mark is None or not report.dispatched_count or before_mark()
+        is_needed = report.dispatched_count or replay_state is not None or saves_always
+        is_saved = before_mark is None or not is_needed or before_mark(report)
         # From here on files change: the mark on disk must not call them clean.
         if is_saved:
             self.flush()
         else:
-            told = self._checkpoints.read()
+            told = self.checkpoints.read()
             if told is not None and told.is_clean:
-                self._checkpoints.write(replace(told, is_clean=False))
+                self.checkpoints.write(replace(told, is_clean=False))
         return report
 
     def attach(self, ledger: Ledger) -> None:
@@ -308,19 +318,18 @@ class MessageStore:
         """Return a scrub of this store's log and of what derives from it."""
         return Scrub(self._store, self._dispatcher, self._row_maker, self._key_index)
 
-    def discard_checkpoint(self) -> None:
-        """After `close`: have the next opening make queues and key index again from the log."""
-        self._checkpoints.discard()
-
-    def keep_state_index(self, told: Callable[[], int], restored: Callable[[int], object]) -> None:
-        """Have each mark keep where the log tells the whole state, as far as the watchers know.
+    def keep_state(
+        self, told: Callable[[], tuple[int, StateMark | None]], restored: Callable[[int], object]
+    ) -> None:
+        """Have each mark keep what the watchers know of their own state.
 
         Args:
-            told: returns the entry at which the last whole sweep begins, -1 for none. What the
-                watchers made of it is durable before the mark is: see `open` and FlushJob.
-            restored: gets what the mark kept, at the next opening that goes on from the mark.
+            told: returns the entry at which the last whole sweep begins, -1 for none, and what is
+                true of the watchers' files. What they made of the log is durable before the mark
+                is: see `open` and FlushJob.
+            restored: gets the former, at the next opening that goes on from the mark.
         """
-        self._state_index, self._on_state_index = told, restored
+        self._state, self._on_state_index = told, restored
 
     def watch_topic(self, topic: str, callback: Watcher) -> None:
         """Have body and index of a topic's records handed over at dispatch, in order.
@@ -478,7 +487,7 @@ class MessageStore:
         mark = self._mark(is_clean=is_clean)
         if is_clean:
             self._key_index.settle()
-        return begin_flush(mark, self._files, self._checkpoints)
+        return begin_flush(mark, self._files, self.checkpoints)
 
     def begin_log_sync(self) -> DiskJob | None:
         """Begin to make the log itself durable, before a checkpoint tells of it.
@@ -510,21 +519,13 @@ class MessageStore:
         self.end_flush(job)
 
     def _mark(self, *, is_clean: bool) -> DispatchMark:
-        dispatcher = self._dispatcher
-        return DispatchMark(
-            index=dispatcher.dispatched_index,
-            term=dispatcher.dispatched_term,
-            end_position=dispatcher.dispatched_position,
-            timestamp=dispatcher.dispatched_timestamp,
-            is_clean=is_clean,
-            queues=self._queues.bounds(),
-            key_index=self._key_index.mark(),
-            index_timestamp=self._key_index.full_timestamp,
-            state_index=self._state_index(),
+        state = self._state()
+        return mark_of(
+            self._dispatcher, self._queues, self._key_index, is_clean=is_clean, state=state
         )
 
     def _disown(self, paths: Collection[str]) -> None:
-        self._checkpoints.disown(self._queues.offsets_of(paths))
+        self.checkpoints.disown(self._queues.offsets_of(paths))
 
     def is_full_at(self, disk_percent: int) -> bool:
         """Tell what `is_disk_full` would become by this use of the disk."""

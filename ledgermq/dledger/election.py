@@ -24,6 +24,7 @@ from ledgermq.dledger.member_state import Candidate, MemberState, Outbox, Phase
 from ledgermq.dledger.messages import VoteRequest, VoteResponse, VoteResult
 from ledgermq.dledger.pace import Pace
 from ledgermq.dledger.strangers import is_stranger
+from ledgermq.dledger.transfer import PreferredLeaders
 from ledgermq.dledger.votes import (
     RoundResult,
     Verdict,
@@ -38,13 +39,22 @@ from ledgermq.dledger.votes import (
 
 # DLedger asks again in the next step of its loop.
 REVOTE_IMMEDIATELY_MS: Final = 10
+# So many of the longest waits later stands a member that should not lead: all others had their
+# rounds by then, and it stands only where none of them has enough of the log to be elected.
+_UNFIT_WAITS: Final = 5
 
 
 class LeaderElector:
     """The elections of one member."""
 
     def __init__(
-        self, state: MemberState, log: RaftLog, rng: random.Random, outbox: Outbox, pace: Pace
+        self,
+        state: MemberState,
+        log: RaftLog,
+        rng: random.Random,
+        outbox: Outbox,
+        pace: Pace,
+        preferred: PreferredLeaders,
     ) -> None:
         """Binds what elections read and change.
 
@@ -57,6 +67,7 @@ class LeaderElector:
         self._rng = rng
         self._outbox = outbox
         self._pace = pace
+        self._preferred = preferred
         # When (`Pace.own_ms`) each peer was asked for the first time since its last answer.
         self._asked_ms: dict[str, float] = {}
         self._burnt_term = state.term if state.voted_for == state.config.self_id else -1
@@ -69,6 +80,8 @@ class LeaderElector:
             return NEVER
         timing = self._state.timing
         wait_ms = self._rng.uniform(timing.vote_wait_min_ms, timing.vote_wait_max_ms)
+        if self._preferred.is_unfit and self._config.peer_ids:
+            wait_ms += _UNFIT_WAITS * timing.vote_wait_max_ms
         return now_ms + wait_ms * self._pace.vote_stretch(timing)
 
     def draw_patience_ms(self) -> float:

@@ -31,6 +31,8 @@ class Formats(NamedTuple):
 
     reads: int = OLDEST
     needs: int = OLDEST
+    # Its applier has lost what the log told long ago, and needs all of it from the leader.
+    lacks_state: bool = False
 
 
 class GroupFormats:
@@ -52,6 +54,8 @@ class GroupFormats:
         self._reads: dict[str, int | None] = dict.fromkeys(peer_ids, OLDEST)
         # Peers with which this member cannot work together, and why.
         self._mismatches: dict[str, str] = {}
+        # Whether some peer told that it lacks the state.
+        self._is_state_lacked = False
 
     @property
     def own(self) -> Formats:
@@ -68,6 +72,11 @@ class GroupFormats:
         """Why members do not work together, for operators; None while they do."""
         return "; ".join(self._mismatches.values()) or None
 
+    def take_lack(self) -> bool:
+        """Tells whether a peer lacked the state when it was greeted since the last call."""
+        is_lacked, self._is_state_lacked = self._is_state_lacked, False
+        return is_lacked
+
     def read_by_all(self) -> int:
         """Returns the newest format that all members are known to read."""
         told = [reads for reads in self._reads.values() if reads is not None]
@@ -80,6 +89,7 @@ class GroupFormats:
             Why the two cannot work together, None when they can.
         """
         self._reads[peer_id] = None if formats is None else formats.reads
+        self._is_state_lacked |= formats is not None and formats.lacks_state
         return self._judge(peer_id, formats)
 
     def asked_by(self, peer_id: str, formats: Formats) -> str | None:

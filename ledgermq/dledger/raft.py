@@ -110,13 +110,15 @@ class Raft:
         self._state.is_new = is_new
         self._log = RaftLog(store, codec, config.recent_bytes_max)
         self._pace = Pace(now_ms)
-        self._elector = LeaderElector(self._state, self._log, rng, self._outbox, self._pace)
+        # The driver tells it whether this member can do a leader's work.
+        self.preferred = PreferredLeaders(config)
+        self._elector = LeaderElector(
+            self._state, self._log, rng, self._outbox, self._pace, self.preferred
+        )
         self._handler = EntryHandler(self._state, self._log, self._outbox)
         self.census = Census(self._state, self._log, rng, self._outbox)
         self._takeover = Takeover(config, self._outbox)
         self._contradicting = ContradictingPeers()
-        # The driver tells the one whether this member can do a leader's work, and asks the other.
-        self.preferred = PreferredLeaders(config)
         self.reads = Confirmations(self._state, self._log)
         # Under a Java leader, a committed entry of a later term than this ends the recovery: the
         # term of the first leader that was met, None before.
@@ -307,7 +309,7 @@ class Raft:
                 return
         if isinstance(duty, Follower):
             duty = self._become_candidate(self.term)
-            if self.recovering:
+            if self.recovering or self.preferred.is_unfit:
                 return
         if not self._state.may_vote:
             self.census.ask()
@@ -382,6 +384,18 @@ class Raft:
             self._has_news = True
             self._now_ms = now_ms
             self._become_candidate(self.term)
+
+    def set_unfit(self, is_unfit: bool, now_ms: float) -> None:
+        """Takes whether this member cannot do a leader's work: it hands over while it leads, takes
+        no leadership over, and stands for election after all others.
+        """
+        self._has_news = True
+        self._now_ms = now_ms
+        begins = is_unfit and not self.preferred.is_unfit
+        self.preferred.set_unfit(is_unfit, now_ms)
+        duty = self._duty
+        if begins and isinstance(duty, Candidate) and duty.phase is Phase.WAITING:
+            duty.deadline_ms = max(duty.deadline_ms, self._elector.next_round_ms(now_ms))
 
     def take_ready(self) -> Ready | None:
         """Hands out all effects since the last call; None when there are none."""

@@ -38,6 +38,7 @@ from ledgermq.state.errors import (
 )
 from ledgermq.state.formats import StateFormats
 from ledgermq.state.lock_requests import LockRequests
+from ledgermq.state.log_coverage import LogCoverage
 from ledgermq.state.machine import Events, StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
 from ledgermq.state.offset_expiry import OffsetExpiry
@@ -117,7 +118,7 @@ class BrokerState:
         machine = self._machine = StateMachine(topics, groups, offsets)
         self.topics, self.groups, self.offsets = topics, groups, offsets
         self.locks, self.progress, self.pulled = machine.locks, machine.progress, machine.pulled
-        self.access_record = machine.rules
+        self.access_record, self.coverage = machine.rules, LogCoverage(machine)
         self._now_ms = now_ms
         self._clock_ms = clock_ms
         self._auto_create_groups = auto_create_groups
@@ -197,12 +198,6 @@ class BrokerState:
     def sweep_index(self) -> int:
         """Where the last whole sweep begins that is committed, -1 while none was seen."""
         return self._machine.sweep_index
-
-    def restore_sweep_index(self, index: int) -> None:
-        """Takes over what was known when the state's files were written; what was applied since
-        tells more.
-        """
-        self._machine.sweep_index = max(self._machine.sweep_index, index)
 
     def is_whole_from(self, first_index: int) -> bool:
         """Whether a log that begins at this index has told the whole state, as far as it came.
@@ -529,10 +524,25 @@ class BrokerState:
         self.formats.note(proposed.version)
         command = proposed.command
         is_own = self.is_leading and proposed.writer == self._proposals.writer
-        self._tell(self._machine.apply(command, index))
+        events = self._machine.apply(command, index)
+        for name in events.removed_topics:
+            self._on_topic_removed(name)
+        self._tell(events)
         if is_own:
             self._end(command)
             self._proposals.applied(proposed.writer)
+
+    def replay(self, body: bytes, index: int) -> None:
+        """Applies once more what is below the checkpoint, where state files are lost: queues of
+        removed topics are gone since then, and new ones may be there.
+
+        Raises:
+            UnreadRecordError: as `apply`.
+        """
+        proposed = self.formats.read(body, index)
+        if proposed is not None:
+            self.formats.note(proposed.version)
+            self._tell(self._machine.apply(proposed.command, index))
 
     def _end(self, command: Command) -> None:
         """What this leader proposed is applied."""
@@ -547,8 +557,6 @@ class BrokerState:
                 self.lock_requests.applied(changes)
 
     def _tell(self, events: Events) -> None:
-        for name in events.removed_topics:
-            self._on_topic_removed(name)
         self.unsaved |= events.changed
         if events.are_rules_told:
             self.access_changes.applied(self.access_record.record)
@@ -566,6 +574,7 @@ class BrokerState:
         """Takes over what a leader told that writes no commands; nothing is removed, but that who
         holds which queue is not known any more.
         """
+        self.coverage.copied()
         if len(self.locks):
             self.locks.clear()
             self.unsaved.add("locks")

@@ -86,6 +86,9 @@ class Group(Protocol):
     def read_by_all(self) -> int:
         """Returns the newest format that all members are known to read."""
 
+    def take_lack(self) -> bool:
+        """Tells whether a member lacked the state when it was greeted since the last call."""
+
 
 class StateFormats:
     """The formats of one member."""

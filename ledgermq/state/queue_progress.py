@@ -97,6 +97,11 @@ class QueueProgress:
         self._kept_of = kept
         self._end_index = end_index
 
+    @property
+    def end_index(self) -> int:
+        """Index behind the last entry that is applied, once the log is named."""
+        return self._end_index()
+
     # In log order, on every member.
 
     def planned(self, runs: Sequence[Run], index: int) -> None:

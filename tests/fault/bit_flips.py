@@ -159,7 +159,7 @@ class StoreMember:
                 self.damage.append(str(error))
                 await self.stop()
                 if isinstance(error, DamagedFileError) and error.is_derived:
-                    self.messages.discard_checkpoint()
+                    self.messages.checkpoints.discard()
                 else:
                     self.mark.suspect(str(error))
                 await self.start()

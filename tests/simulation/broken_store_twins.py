@@ -9,6 +9,7 @@ from typing import Any
 
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.state_loading import LoadRule
 from ledgermq.commitlog import reading
 from ledgermq.commitlog import store as message_store
 from ledgermq.commitlog.message_writer import MessageWriter
@@ -210,10 +211,16 @@ def queue_offsets_from_memory() -> list[Patch]:
 
 
 def offsets_not_saved_with_mark() -> list[Patch]:
+    """A start would replay what is older than its mark: so it does not look at that either."""
+    original = LoadRule.find
+
     def steps(self: Any, files: Any, job: Any) -> Any:
         return job.steps()
 
-    return [(Flushes, "_steps", steps)]
+    def find(self: Any, file: Any) -> Any:
+        return original(replace(self, indexes={}, other_index=-1), file)
+
+    return [(Flushes, "_steps", steps), (LoadRule, "find", find)]
 
 
 def answered_twice() -> list[Patch]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.config.group_secret import find_group_secret
+from ledgermq.broker.storage.state_repair import StateRepair
 from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, MIB, Timing
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.formats import Formats
@@ -74,10 +75,12 @@ def _member_tls(config: BrokerConfig) -> MemberTls | None:
     )
 
 
-def told_formats(state: BrokerState) -> Callable[[], Formats]:
-    """Returns what tells which formats of the state's records are read here, and needed."""
+def told_formats(state: BrokerState, repair: StateRepair) -> Callable[[], Formats]:
+    """Returns what tells which formats of the state's records are read here, and needed, and
+    whether this member lacks what they said.
+    """
     formats = state.formats
-    return lambda: Formats(reads=formats.reads, needs=formats.applied)
+    return lambda: Formats(formats.reads, formats.applied, repair.wants_sweep)
 
 
 def followers_text(view: MemberView | None) -> str:

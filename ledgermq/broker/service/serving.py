@@ -105,6 +105,7 @@ class Serving:
             answer_first=answer_first_of(self.proposals, self.replication),
             on_role_changed=role_changed,
             on_ready=ready,
+            doubt=lambda: storage.state_repair.doubt,
         )
         self.member = self._new_member()
         self.proposals.on_appended = self.member.take_turn
@@ -164,7 +165,7 @@ class Serving:
             self._opening_record,
             keeper=storage.keeper,
             repair_mark=storage.repair_mark,
-            formats=told_formats(ground.state),
+            formats=told_formats(ground.state, storage.state_repair),
         )
         ground.state.formats.group = replica.formats
         ground.state.confirm_lead = lead_confirmation(replica)

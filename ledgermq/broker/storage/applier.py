@@ -62,6 +62,7 @@ class BrokerApplier:
         answer_first: Callable[[int], None],
         on_role_changed: Callable[[], None],
         on_ready: Callable[[], None],
+        doubt: Callable[[], str] = str,
     ) -> None:
         """Binds the parts.
 
@@ -76,6 +77,8 @@ class BrokerApplier:
                 the clients that need not wait for more.
             on_role_changed: called after each change.
             on_ready: called when this member begins to serve.
+            doubt: tells why the state is not complete, "" when it is: then this member does not
+                serve although it leads, and the ledger hands over.
         """
         self._self_id = self_id
         self._topics = topics
@@ -90,6 +93,7 @@ class BrokerApplier:
         self._answer_first = answer_first
         self._on_role_changed = on_role_changed
         self._on_ready = on_ready
+        self._doubt = doubt
         # Messages of the range that is being applied, for parked pulls.
         self._arrivals: list[tuple[str, int, int, int]] = []
         # Term in which this member is about to serve: what is built in is not applied yet.
@@ -125,7 +129,8 @@ class BrokerApplier:
         leadership.changed(role.name, term, leader_id)
         self._close()
         self._is_changing = True
-        if is_ready_leader and not leadership.is_stopping:
+        leadership.doubt = self._doubt()
+        if is_ready_leader and not leadership.is_stopping and not leadership.doubt:
             self._begin_to_serve(term)
         self._is_changing = False
         _log.info(

@@ -12,9 +12,14 @@ from twisted.internet.defer import Deferred
 
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.sends.proposals import Proposals
+from ledgermq.broker.storage.acceptance import Acceptance
 from ledgermq.broker.storage.flushes import Delayed, Flushes
-from ledgermq.broker.storage.state_tables import SLICE_CHARS, ContentFile, StateTables
+from ledgermq.broker.storage.state_files import ContentFile
+from ledgermq.broker.storage.state_loading import rule_of
+from ledgermq.broker.storage.state_repair import StateRepair
+from ledgermq.broker.storage.state_tables import SLICE_CHARS, StateTables
 from ledgermq.commitlog import STATE_TOPIC, MessageStore, StoreReport
+from ledgermq.commitlog.checkpoint import StateMark
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.protocol.record import Host
@@ -30,6 +35,7 @@ class BrokerStore:
 
     Attributes:
         flushes: what is on its way to the disk.
+        repair: what is wrong with the state.
     """
 
     def __init__(
@@ -39,6 +45,9 @@ class BrokerStore:
         state: BrokerState,
         new_file: Callable[[str], ContentFile],
         *,
+        name: str,
+        root: str,
+        acceptance: Acceptance | None = None,
         now_ms: Callable[[], int],
         clock_ms: Callable[[], float],
         call_later: Callable[[float, Callable[[], None]], Delayed],
@@ -51,6 +60,9 @@ class BrokerStore:
             messages: the store of messages, not open.
             state: loaded from its files, and saved to them.
             new_file: makes a state file of its name.
+            name: of this store, in the seals of its files.
+            root: directory of the store, for people.
+            acceptance: tells which files an operator has a start take as they are; None: none.
             now_ms: the clock by which flushes are due.
             clock_ms: monotonic time.
             call_later: calls a function after so many seconds.
@@ -59,22 +71,37 @@ class BrokerStore:
         self._keeper = keeper
         self._messages = messages
         self._state = state
-        self._tables = StateTables(state, new_file, clock_ms, slice_chars=slice_chars)
+        self._name, self._acceptance = name, acceptance
+        self.repair = StateRepair(state.coverage, name, root)
+        self._tables = StateTables(
+            state,
+            new_file,
+            clock_ms,
+            owner=self.repair.owner_text,
+            applied_index=lambda: messages.dispatched_index,
+            slice_chars=slice_chars,
+        )
+        # The state is to be replayed from the log; known after `load_state`.
+        self._needs_replay = False
         self.flushes = Flushes(keeper, messages, self._tables, now_ms, call_later)
 
     @property
     def alarm(self) -> str | None:
-        """Which file cannot be written, for operators; None while all can."""
-        return self._tables.alarm
+        """What is wrong with the state or its files, for operators; None while nothing is."""
+        return self.repair.alarm or self._tables.alarm
 
     def load_state(self) -> None:
-        """Fills the state from its files.
+        """Fills the state from those of its files that are believed.
 
         Raises:
-            StateFileError: a file cannot be read.
+            OSError: a file cannot be read.
             UnreadRecordError: a newer program wrote them.
         """
-        self._tables.load()
+        checkpoints = self._messages.checkpoints
+        mark = checkpoints.read()
+        accepted = {} if self._acceptance is None else self._acceptance.read()
+        rule = rule_of(self._name, mark, has_mark_file=checkpoints.exists(), accepted=accepted)
+        self._needs_replay = self.repair.load(mark, rule, self._tables.load(rule))
 
     def open(
         self, progress: OpeningProgress | None = None, apply: Apply | None = None
@@ -90,10 +117,25 @@ class BrokerStore:
             UnreadRecordError: a newer program wrote a record.
         """
         self._messages.watch_topic(STATE_TOPIC, apply or self._state.apply)
-        self._messages.keep_state_index(
-            lambda: self._state.sweep_index, self._state.restore_sweep_index
+        self._messages.keep_state(self._state_mark, self._state.coverage.restore_sweep_index)
+
+        report = self._messages.open(
+            self._save_replayed,
+            progress,
+            replay_state=self._state.replay if self._needs_replay else None,
+            saves_always=self.repair.must_save,
         )
-        return self._messages.open(self._tables.save, progress)
+        self.repair.opened(report.dispatched_index)
+        if self._acceptance is not None:
+            self._acceptance.remove()
+        return report
+
+    def _save_replayed(self, report: StoreReport) -> bool:
+        self.repair.replayed(report.first_index)
+        return self._tables.save()
+
+    def _state_mark(self) -> tuple[int, StateMark]:
+        return self._state.sweep_index, self.repair.mark(self._tables.indexes)
 
     def save(self, names: Iterable[str]) -> None:
         """Replaces files of tables that changed, not durably; a flush under way writes them."""

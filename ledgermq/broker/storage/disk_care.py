@@ -23,6 +23,8 @@ _SCRUB_MS_MAX: Final = 1000
 # Longest work of one look, whatever the records are like: nobody waits longer for the reactor than
 # for a write, and a fifth of its time is the most that a broker spends on looking.
 _SCRUB_STEP_MS: Final = 4
+# A member whose state has been told to it again may lead so soon.
+_DECLINE_MS: Final = 1000
 
 _log = Logger()
 
@@ -67,10 +69,14 @@ class DiskCare:
         self._flush_failed = flush_failed
         self._damage_found = damage_found
         self._is_store_lost = False
+        # As the member was told last.
+        self._declines = False
 
     def start(self, schedule: Schedule) -> None:
         """Begins; `schedule` ends it."""
         interval_ms = self._config.clean_interval_ms
+        self._decline()
+        schedule.every(_DECLINE_MS, self._decline)
         schedule.every(interval_ms, self._clean)
         schedule.every(max(interval_ms // _DISK_LOOKS, 1), self._look_at_disk)
         if self._config.scrub_bytes_s:
@@ -89,6 +95,14 @@ class DiskCare:
             self._storage.scrub.step(bytes_max, lambda: time.monotonic() < end_s)
         except (CorruptStoreError, DamagedFileError) as error:
             self._damage_found(error)
+
+    def _decline(self) -> None:
+        """Has the member lead only where it can do a leader's work."""
+        storage = self._storage
+        declines = storage.messages.is_disk_full or bool(storage.state_repair.doubt)
+        if declines is not self._declines:
+            self._declines = declines
+            self._member.decline_leadership(declines)
 
     def _look_at_disk(self) -> None:
         """A disk that has just filled up, or has room again, does not wait for its turn; and what
@@ -109,7 +123,7 @@ class DiskCare:
     def _clean(self) -> None:
         hour = time.localtime().tm_hour
         self._storage.clean(self._expiry_ms(), hour, self._member.needed_index)
-        self._member.decline_leadership(self._storage.messages.is_disk_full)
+        self._decline()
         leadership = self._leadership
         if self._storage.messages.is_disk_full:
             used = self._storage.disk_used_percent()

@@ -18,12 +18,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.broker.storage.state_tables import (
-    ContentFile,
-    Encoding,
-    StateContents,
-    StateTables,
-)
+from ledgermq.broker.storage.state_files import ContentFile
+from ledgermq.broker.storage.state_tables import Encoding, StateContents, StateTables
 from ledgermq.commitlog import FlushJob, MessageStore
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import disk_error
@@ -102,6 +98,8 @@ class Flushes:
         if isinstance(result, Failure):
             encoding.take_back()
             _log.error("state files: {reason}", reason=result.getErrorMessage())
+        else:
+            self._tables.note_durable(encoding)
 
     def _encode(self, encoding: Encoding, encoded: Callable[[Encoding], None]) -> None:
         """Takes a slice, and the next one a little later; has `encoded` told behind the last."""
@@ -149,7 +147,10 @@ class Flushes:
 
     def _flush(self, failed: Callable[[BaseException], None], encoding: Encoding) -> None:
         assert self._job is not None
-        job = self._job = replace(self._job, is_marked=not encoding.is_void)
+        mark, indexes = self._job.mark, self._tables.take_indexes(encoding)
+        if mark.state is not None:
+            mark = replace(mark, state=replace(mark.state, files=indexes))
+        job = self._job = replace(self._job, mark=mark, is_marked=not encoding.is_void)
         steps = self._steps(encoding, job)
         flushed: Deferred[Any] = self._keeper.run(self._messages.begin_log_sync)
         flushed.addCallback(lambda _: self._keeper.run_steps(steps))

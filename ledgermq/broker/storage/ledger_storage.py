@@ -87,6 +87,10 @@ class LedgerStorage(Storage):
         self._mixed_log = log
         return MixedMessageStore(store_config(config), log, file_system, self._now_ms)
 
+    @property
+    def _store_name(self) -> str:
+        return f"{self._config.ledger_group}/{self._config.ledger_self_id}"
+
     def _open_log(self) -> str:
         if self._plain_names and self._mixed_log is None:
             root = str(self._config.store_root)

@@ -72,6 +72,11 @@ class PlainStorage(Storage):
         )
         return self._plain_messages
 
+    @property
+    def _store_name(self) -> str:
+        # A broker may get another name, or become a slave.
+        return "plain"
+
     def _open_log(self) -> str:
         report = self.log.open(
             durable_offset=self._plain_messages.durable_offset, progress=self.opening

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ledgermq.dledger.store.filesystem import open_new
 from ledgermq.protocol.regular_file import read_regular_file
@@ -31,6 +31,29 @@ _quoted: Final[Callable[[Any], str]] = json.encoder.encode_basestring
 _ITEMS_MAX: Final = 2000
 # Strings are matched first, so that a colon inside one is never taken for the end of a key.
 _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(?=\s*:)')
+
+
+class ContentFile(Protocol):
+    """A file that is read and replaced as a whole."""
+
+    # The content is known to survive a power cut.
+    is_durable: bool
+
+    @property
+    def name(self) -> str:
+        """Of the file, without its folder."""
+
+    def copies(self) -> dict[str, bytes | OSError]:
+        """Returns the content of the file and of its copy by path; see StateFile."""
+
+    def set_aside(self) -> None:
+        """Keeps a file that is not believed under another name, for people."""
+
+    def check(self, size_bytes: int) -> None:
+        """Raises StateFileTooLargeError for more than is read at a start."""
+
+    def write(self, content: bytes, *, is_durable: bool) -> None:
+        """Replaces the content; blocks. Raises OSError."""
 
 
 class StateFile:
@@ -55,38 +78,45 @@ class StateFile:
     def __str__(self) -> str:
         return str(self._path)
 
-    def load(self) -> dict[str, Any] | None:
-        """Returns the content of the file, or of its copy when the file is missing or broken.
-
-        Returns:
-            The parsed object; None when neither file exists or both are empty.
+    def copies(self) -> dict[str, bytes | OSError]:
+        """Returns the content of the file and of its copy, in this order, by path: each as far as
+        it is there, or why it is no such file.
 
         Raises:
-            StateFileError: nothing readable is left, although there is something.
+            OSError: the disk refuses.
         """
-        broken: list[str] = []
+        found: dict[str, bytes | OSError] = {}
         for path in (self._path, self._backup):
             try:
-                raw, _ = read_regular_file(path, self._bytes_max)
+                found[str(path)] = read_regular_file(path, self._bytes_max)[0]
             except FileNotFoundError:
                 continue
             except OSError as error:
                 if error.errno not in (errno.EINVAL, errno.EFBIG):
                     raise
-                broken.append(f"{path}: {error.strerror}")
-                continue
-            if not raw.strip():
-                continue
-            try:
-                value = parse_tolerant(raw.decode("utf-8"))
-                if not isinstance(value, dict):
-                    raise ValueError("not a JSON object")
-                return value
-            except (ValueError, RecursionError) as error:
-                broken.append(f"{path}: {error}")
-        if broken:
-            raise StateFileError("no readable copy: " + "; ".join(broken))
-        return None
+                found[str(path)] = error
+        return found
+
+    def load(self) -> dict[str, Any] | None:
+        """Returns the content of the file for tools, None when it is missing or empty.
+
+        Raises:
+            StateFileError: it cannot be read.
+        """
+        raw = self.copies().get(str(self._path), b"")
+        try:
+            if isinstance(raw, OSError):
+                raise ValueError(raw.strerror)
+            return parse_object(raw) if raw.strip() else None
+        except ValueError as error:
+            raise StateFileError(f"cannot read {self._path}: {error}") from error
+
+    def set_aside(self) -> None:
+        """Keeps a file that is not believed under another name, for people."""
+        refused = self._path.with_name(self._path.name + ".refused")
+        if self._path.exists():
+            refused.unlink(missing_ok=True)
+            os.link(self._path, refused)
 
     def save(self, value: Mapping[str, Any], *, is_durable: bool) -> None:
         """Replaces the file by a value; see `write`."""
@@ -164,6 +194,21 @@ def parse_tolerant(text: str) -> Any:
         return f'{match.group(1)}"{match.group(2)}"'
 
     return json.loads(_STRING_OR_BARE_KEY.sub(quoted, text))
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """Parses the content of a state file.
+
+    Raises:
+        ValueError: it is no JSON object.
+    """
+    try:
+        value = parse_tolerant(raw.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    return value
 
 
 def encode_text(text: str) -> bytes:

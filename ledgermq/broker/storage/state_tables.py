@@ -12,7 +12,14 @@ moment on, and a change says what shall be, so that it may be made twice.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from ledgermq.broker.storage.state_files import encode_text, format_pretty, pretty_slices
+from ledgermq.broker.storage.state_files import (
+    ContentFile,
+    encode_text,
+    format_pretty,
+    pretty_slices,
+)
+from ledgermq.broker.storage.state_loading import FoundFile, LoadRule
+from ledgermq.broker.storage.state_seal import sealed
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.document import Document
 from ledgermq.state.errors import StateFileTooLargeError
@@ -20,22 +27,18 @@ from ledgermq.state.refusals import Refusals
 
 # Of a slice: encoded in less than five ms.
 SLICE_CHARS: Final = 64 << 10
-
-
-class ContentFile(Protocol):
-    """A file that is read and replaced as a whole."""
-
-    # The content is known to survive a power cut.
-    is_durable: bool
-
-    def load(self) -> Mapping[str, Any] | None:
-        """Returns what was written last, None when nothing was. Raises StateFileError."""
-
-    def check(self, size_bytes: int) -> None:
-        """Raises StateFileTooLargeError for more than `load` would read."""
-
-    def write(self, content: bytes, *, is_durable: bool) -> None:
-        """Replaces the content; blocks. Raises OSError."""
+_TOPICS: Final = "topics.json"
+_GROUPS: Final = "subscriptionGroup.json"
+_OFFSETS: Final = "consumerOffset.json"
+_LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
+_DELAYS: Final = "delayOffset.json"
+# Not of upstream's; the rules are sealed besides.
+_LOCKS: Final = "queueLocks.json"
+_RULES: Final = "accessRules.json"
+_FORMAT: Final = "stateFormat.json"
+STATE_FILE_NAMES: Final = (
+    _TOPICS, _GROUPS, _OFFSETS, _LIGHT_OFFSETS, _DELAYS, _LOCKS, _RULES, _FORMAT,
+)  # fmt: skip
 
 
 # Files, and what is to be written to each.
@@ -71,6 +74,8 @@ class Encoding:
         unsaved: set[str],
         slice_chars: int,
         take_format: Callable[[], StateContents],
+        seal: Callable[[ContentFile, list[bytes], int], bytes],
+        index: int,
         *,
         all_or_none: bool = False,
     ) -> None:
@@ -82,6 +87,8 @@ class Encoding:
             slice_chars: of a step.
             take_format: returns the file of the state's format, when that has to be written; asked
                 when all is encoded, since what is encoded last may be in a newer format.
+            seal: makes a file's content of its slices, for an index of the log.
+            index: up to where the tables hold the log now.
             all_or_none: whether nothing is to be written when one of the tables is too large.
         """
         self.names = {table.name for table in tables}
@@ -91,7 +98,7 @@ class Encoding:
         self.is_void = False
         self._unsaved = unsaved
         self._unsaved -= self.names
-        self._take_format = take_format
+        self._take_format, self._seal, self.index = take_format, seal, index
         self._all_or_none = all_or_none
         self._slices = self._encode(tables, slice_chars)
 
@@ -138,7 +145,7 @@ class Encoding:
                     return
             else:
                 table.refusals.stored()
-                self.contents.append((table.file, b"".join(slices)))
+                self.contents.append((table.file, self._seal(table.file, slices, self.index)))
         # First on the disk: a former program must not take the tables for its own.
         self.contents[:0] = self._take_format()
 
@@ -156,6 +163,8 @@ class StateTables:
         new_file: Callable[[str], ContentFile],
         clock_ms: Callable[[], float],
         *,
+        owner: Callable[[], str] = str,
+        applied_index: Callable[[], int] = lambda: -1,
         slice_chars: int = SLICE_CHARS,
     ) -> None:
         """Reads and writes nothing yet.
@@ -164,30 +173,33 @@ class StateTables:
             state: the tables; it marks those that changed.
             new_file: makes a file of its name.
             clock_ms: monotonic time.
+            owner: names this store in the seals of its files; asked at each write.
+            applied_index: up to where the tables hold the log now.
             slice_chars: of what one step encodes.
         """
         self._state = state
         self._slice_chars = slice_chars
         light = state.offsets.knows_light_queues
-        self._plain_offsets = new_file("consumerOffset.json")
-        offsets = new_file("lmqConsumerOffset.json") if light else self._plain_offsets
+        self._owner, self._applied_index = owner, applied_index
+        # Index that each file stands for at least, by its name: what the next mark names.
+        self.indexes: dict[str, int] = {}
+        files = new_file(_OFFSETS), new_file(_LIGHT_OFFSETS)
+        # The second one is what there was before light queues were turned on, or off.
+        self._offsets, self._other_offsets = reversed(files) if light else files
 
         def table(source: _Source, name: str, file: ContentFile) -> _Table:
             refusals = Refusals(str(file), clock_ms)
             return _Table(name, file, source.document, source.load_json, refusals)
 
         self._tables = (
-            table(state.topics, "topics", new_file("topics.json")),
-            table(state.groups, "groups", new_file("subscriptionGroup.json")),
-            table(state.offsets, "offsets", offsets),
-            # Not one of upstream's.
-            table(state.locks, "locks", new_file("queueLocks.json")),
-            # Nor this, which is sealed.
-            table(state.access_record, "rules", new_file("accessRules.json")),
+            table(state.topics, "topics", new_file(_TOPICS)),
+            table(state.groups, "groups", new_file(_GROUPS)),
+            table(state.offsets, "offsets", self._offsets),
+            table(state.locks, "locks", new_file(_LOCKS)),
+            table(state.access_record, "rules", new_file(_RULES)),
         )
-        self._delays = new_file("delayOffset.json")
-        # Not one of upstream's either.
-        self._format = new_file("stateFormat.json")
+        self._delays = new_file(_DELAYS)
+        self._format = new_file(_FORMAT)
 
     @property
     def alarm(self) -> str | None:
@@ -200,26 +212,43 @@ class StateTables:
         """True while it is too early to encode a table again whose file would be too large."""
         return any(table.refusals.is_waiting for table in self._tables)
 
-    def load(self) -> None:
-        """Fills the tables from the files; a file that is missing leaves its table as it is.
+    def load(self, rule: LoadRule | None = None) -> list[FoundFile]:
+        """Fills the tables from those files that are believed; all others are left as they are.
+
+        Returns:
+            What was found, in the order of reading.
 
         Raises:
-            StateFileError: a file cannot be read.
             UnreadRecordError: a newer program wrote them.
         """
-        state_format = self._format.load()
-        if state_format is not None:
-            self._state.formats.load_json(state_format)
-        for table in self._tables:
-            value = table.file.load()
-            if value is None and table.name == "offsets":
-                # What there was before light queues were turned on.
-                value = self._plain_offsets.load()
-            if value is not None:
-                table.load_json(value)
-        delays = self._delays.load()
-        if delays is not None:
-            self._state.progress.load_json(delays)
+        rule = rule or LoadRule()
+        loads: list[tuple[ContentFile, Callable[[Mapping[str, Any]], None]]]
+        loads = [(self._format, self._state.formats.load_json)]
+        loads += [(table.file, table.load_json) for table in self._tables]
+        loads += [(self._delays, self._state.progress.load_json)]
+        own_names = {file.name for file, _ in loads}
+        self.indexes = {name: at for name, at in rule.indexes.items() if name in own_names}
+        found: list[FoundFile] = []
+        for file, load_json in loads:
+            if self._is_in_other_file(file, rule):
+                file = self._other_offsets
+            one = rule.find(file)
+            if one.problem is not None:
+                file.set_aside()
+            if one.content is not None:
+                load_json(one.content)
+            found.append(one)
+        return found
+
+    def _is_in_other_file(self, file: ContentFile, rule: LoadRule) -> bool:
+        """Whether this is the file of the offsets, and what there is of them was written while
+        light queues were on and are off now, or the other way round.
+        """
+        if file is not self._offsets:
+            return False
+        if rule.indexes:
+            return file.name not in rule.indexes and self._other_offsets.name in rule.indexes
+        return not file.copies() and bool(self._other_offsets.copies())
 
     def save(self) -> bool:
         """Makes all files durable, which blocks; returns False when one would be too large."""
@@ -227,7 +256,29 @@ class StateTables:
         encoding.finish()
         for file, content in encoding.contents:
             file.write(content, is_durable=True)
+        self.take_indexes(encoding)
         return not encoding.is_void
+
+    def take_indexes(self, encoding: Encoding) -> Mapping[str, int]:
+        """Returns the index that each file stands for at least, by name, once all contents of a
+        flush are durable.
+        """
+        for file, _ in encoding.contents:
+            self.indexes[file.name] = self._index_of(file, encoding.index)
+        return dict(self.indexes)
+
+    def note_durable(self, encoding: Encoding) -> None:
+        """Takes that files were replaced between two flushes; some of them durably."""
+        for file, _ in encoding.contents:
+            if file.is_durable:
+                self.indexes[file.name] = self._index_of(file, encoding.index)
+
+    def _index_of(self, file: ContentFile, index: int) -> int:
+        """After a log that ends before its mark, a table still holds what its file had."""
+        return max(index, self.indexes.get(file.name, -1))
+
+    def _seal(self, file: ContentFile, slices: list[bytes], index: int) -> bytes:
+        return sealed(slices, self._owner(), self._index_of(file, index))
 
     def begin_save(self, names: Iterable[str]) -> Encoding | None:
         """Begins to encode those of the tables that changed since they were last taken; None when
@@ -254,7 +305,8 @@ class StateTables:
         # A few numbers, which change with every delivery; as of this moment, since what is
         # delivered later is counted once more.
         content = encode_text(format_pretty(self._state.progress.to_json()))
-        encoding.contents.append((self._delays, content))
+        sealed_content = self._seal(self._delays, [content], encoding.index)
+        encoding.contents.append((self._delays, sealed_content))
         return encoding
 
     def _encode(self, tables: Sequence[_Table], *, all_or_none: bool = False) -> Encoding:
@@ -263,6 +315,8 @@ class StateTables:
             self._state.unsaved,
             self._slice_chars,
             self._take_format,
+            self._seal,
+            self._applied_index(),
             all_or_none=all_or_none,
         )
 
@@ -271,4 +325,5 @@ class StateTables:
         if self._format.is_durable and not formats.is_unsaved:
             return []
         formats.is_unsaved = False
-        return [(self._format, encode_text(format_pretty(formats.to_json())))]
+        content = encode_text(format_pretty(formats.to_json()))
+        return [(self._format, self._seal(self._format, [content], self._applied_index()))]

@@ -15,8 +15,10 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.config.memory import machine_memory_bytes
+from ledgermq.broker.storage.acceptance import Acceptance
 from ledgermq.broker.storage.broker_store import BrokerStore
 from ledgermq.broker.storage.state_files import StateFile
+from ledgermq.broker.storage.state_repair import StateRepair
 from ledgermq.commitlog import (
     CleanReason,
     DamagedFileError,
@@ -87,6 +89,9 @@ class Storage:
             self.messages,
             state,
             lambda name: StateFile(folder / name),
+            name=self._store_name,
+            root=str(config.store_root),
+            acceptance=Acceptance(folder),
             now_ms=now_ms,
             clock_ms=lambda: reactor.seconds() * 1000.0,
             call_later=reactor.callLater,
@@ -142,6 +147,11 @@ class Storage:
 
     # The log: what a subclass must do.
 
+    @property
+    def _store_name(self) -> str:
+        """Names this store in the seals of its files."""
+        raise NotImplementedError
+
     def _new_messages(self, file_system: FileSystem) -> MessageStore:
         """Makes the log and the message store on it; opens nothing."""
         raise NotImplementedError
@@ -182,6 +192,11 @@ class Storage:
     def alarm(self) -> str | None:
         """What cannot be written, for operators; None while all can."""
         return self._store.alarm
+
+    @property
+    def state_repair(self) -> StateRepair:
+        """What is wrong with the broker's state."""
+        return self._store.repair
 
     # State files between two flushes: replaced, not yet durable.
 
@@ -289,7 +304,7 @@ class Storage:
         try:
             is_closed_clean = self._store.close()
             if self._rebuilds:
-                self.messages.discard_checkpoint()
+                self.messages.checkpoints.discard()
             self._close_log()
             is_clean = is_closed_clean
         finally:

@@ -2,7 +2,8 @@
 
 Retention may drop what is before the last whole sweep. So one begins when the log has grown by a
 segment since the last one, and by some times of what that took: a large state in a log of small
-segments would fill it with nothing else. A long time without one gets one, too.
+segments would fill it with nothing else. A long time without one gets one, too, and so does a
+member that has lost its state.
 """
 
 from typing import Final, Protocol
@@ -50,6 +51,9 @@ class Sweeps:
         """Begins one when the log has grown enough."""
         if not self._leadership.is_serving:
             return
+        group = self._state.formats.group
+        if group is not None and group.take_lack():
+            self._state.begin_sweep()
         position = self._messages.max_physical_offset
         distance = max(self._segment_bytes, _SWEEPS_APART * self._state.sweep_bytes)
         if not self._state.is_swept:

@@ -231,11 +231,12 @@ class Replica:
         return MemoryUse(self._inbox.size_bytes, self._durability.answers_bytes, entries_bytes)
 
     def decline_leadership(self, declines: bool) -> None:
-        """Takes whether this member cannot do a leader's work (its disk is full): while it leads it
-        hands over to a member that can, and it takes no leadership over.
+        """Takes whether this member cannot do a leader's work (its disk is full, its state in
+        doubt): while it leads it hands over to a member that can, it takes no leadership over, and
+        it stands for election after all others.
         """
         if self._raft is not None and self._is_running:
-            self._raft.preferred.set_unfit(declines, self.now_ms)
+            self._raft.set_unfit(declines, self.now_ms)
             self._schedule_turn()
 
     def dialect_of(self, peer_id: str) -> PeerDialect:

@@ -62,6 +62,7 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
 
     reads: _Format = OLDEST
     needs: _Format = OLDEST
+    lacks_state: bool = False
     flush_mode: FlushDiskType | None = None
     # As in HELLO; None where the other end is not told.
     cluster_id: _ClusterId = ""
@@ -73,7 +74,7 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
     @property
     def formats(self) -> Formats:
         """What the applier of who answers reads and needs."""
-        return Formats(self.reads, self.needs)
+        return Formats(self.reads, self.needs, self.lacks_state)
 
     @property
     def cluster(self) -> Cluster | None:
@@ -120,8 +121,14 @@ def encode_hello_answer(
     flush_mode: FlushDiskType | None = None,
 ) -> bytes:
     """Returns the body of an answer to HELLO or PROOF."""
-    reads, needs = formats
-    answer = HelloAnswer(reads=reads, needs=needs, flush_mode=flush_mode, nonce=nonce, proof=proof)
+    answer = HelloAnswer(
+        reads=formats.reads,
+        needs=formats.needs,
+        lacks_state=formats.lacks_state,
+        flush_mode=flush_mode,
+        nonce=nonce,
+        proof=proof,
+    )
     if cluster is not None:
         answer.cluster_id, answer.members = cluster
     return _encode_hello(answer)

@@ -292,7 +292,7 @@ class Peer:
 
     def _new_hello(self) -> Hello:
         config, events = self._config, self._events
-        (reads, needs), (cluster_id, members) = events.formats.own, events.cluster
+        formats, (cluster_id, members) = events.formats.own, events.cluster
         return Hello(
             group=config.group,
             sender=config.self_id,
@@ -300,8 +300,8 @@ class Peer:
             segment_bytes=self._segment_bytes,
             cluster_id=cluster_id,
             members=members,
-            reads=reads,
-            needs=needs,
+            reads=formats.reads,
+            needs=formats.needs,
             flush_mode=config.flush_disk_type,
             nonce=draw_nonce() if self._admission.key is not None else "",
         )

@@ -94,6 +94,8 @@ class SimBroker:
             messages,
             self.state,
             partial(SimStateFile, disk),
+            name=self_id,
+            root="/store",
             now_ms=lambda: int(self._clock_ms()),
             clock_ms=self._clock_ms,
             call_later=reactor.callLater,
@@ -179,6 +181,7 @@ class SimBroker:
             answer_first=self.proposals.answer,
             on_role_changed=_nothing,
             on_ready=self._begins_to_serve,
+            doubt=lambda: self.store.repair.doubt,
         )
 
     def open(self) -> None:
@@ -370,6 +373,8 @@ class SimBroker:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
             self._sweeps.look()
+            if self._replica is not None:
+                self._replica.decline_leadership(bool(self.store.repair.doubt))
             self._applier.look()
             if self.leadership.is_serving:
                 self.state.expiry.step(self.is_live, OFFSETS_RETENTION_MS)

@@ -356,7 +356,7 @@ class SimMember:
                 term, STORE_HOST, broker.messages.next_store_time(last)
             ),
             repair_mark=mark,
-            formats=told_formats(broker.state),
+            formats=told_formats(broker.state, broker.store.repair),
             make_links=make_links,
             keeper=keeper,
         )

@@ -108,7 +108,7 @@ def check_drop(member: SimMember) -> None:
     store, broker = member.store, member.broker
     if store is None or broker is None:
         return
-    mark = broker.messages._checkpoints.read()
+    mark = broker.messages.checkpoints.read()
     if mark is None and member.id in member.plan.victims:
         # It has rotted.
         return

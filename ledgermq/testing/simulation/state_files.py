@@ -1,8 +1,7 @@
 """A state file of the broker on a simulated disk."""
 
-from typing import Any, Final
+from typing import Final
 
-from ledgermq.broker.storage.state_files import parse_tolerant
 from ledgermq.testing.simulation.disk import SimDisk
 
 _FOLDER: Final = "/store/config"
@@ -19,6 +18,19 @@ class SimStateFile:
     def __str__(self) -> str:
         return self._path
 
+    @property
+    def name(self) -> str:
+        """Without its folder."""
+        return self._path.rpartition("/")[2]
+
+    def copies(self) -> dict[str, bytes | OSError]:
+        """Returns what was written last, nothing when nothing was."""
+        content = self._disk.read(self._path)
+        return {} if content is None else {self._path: content}
+
+    def set_aside(self) -> None:
+        """Nobody looks at it."""
+
     def check(self, size_bytes: int) -> None:
         """All tables of a simulation fit."""
 
@@ -26,8 +38,3 @@ class SimStateFile:
         """Replaces the content."""
         self._disk.replace(self._path, content)
         self.is_durable = True
-
-    def load(self) -> Any:
-        """Returns what was written last, None when nothing was."""
-        content = self._disk.read(self._path)
-        return parse_tolerant(content.decode("utf-8")) if content else None

@@ -26,7 +26,7 @@ def test_what_is_replayed_is_saved_before_the_first_mark() -> None:
     marks_at_save: list[bytes] = []
     again.store.watch_topic("state", lambda body, index: seen.append(body))
     before = disk.texts[MARK]
-    again.store.open(lambda: not marks_at_save.append(disk.texts[MARK]))
+    again.store.open(lambda _: not marks_at_save.append(disk.texts[MARK]))
     assert seen == [b"new"]
     assert marks_at_save == [before]
     assert disk.texts[MARK] != before
@@ -36,7 +36,7 @@ def _opened(disk: SimDisk, sweep_index: int) -> tuple[Broker, list[int]]:
     """A broker whose watchers know of such a sweep, and what its opening told them."""
     broker = Broker("/store", file_system=disk, open_store=False)
     told: list[int] = []
-    broker.store.keep_state_index(lambda: sweep_index, told.append)
+    broker.store.keep_state(lambda: (sweep_index, None), told.append)
     broker.store.open()
     return broker, told
 
@@ -51,7 +51,7 @@ def test_a_mark_keeps_where_the_state_was_told() -> None:
     first.kill()
     second, told = _opened(disk, -1)
     assert told == [17]
-    second.store.discard_checkpoint()
+    second.store.checkpoints.discard()
     second.kill()
     # All is made again: whoever copied another store over this one has not copied its state.
     assert _opened(disk, -1)[1] == []

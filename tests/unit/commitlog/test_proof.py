@@ -220,7 +220,7 @@ def test_the_scrub_compares_index_units_and_keys(broker, tmp_path):
 
 def test_after_a_discarded_checkpoint_everything_is_made_again(broker, tmp_path):
     broker.store.close()
-    broker.store.discard_checkpoint()
+    broker.store.checkpoints.discard()
     broker.ledger_store.close()
     again = Broker(tmp_path, queue_segment_bytes=2000)
     assert again.report.rebuilt_because
@@ -233,7 +233,7 @@ def test_a_record_that_rotted_before_its_queue_is_made_again_is_damage_of_the_lo
     broker.send(*[message(b"%d" % i) for i in range(20)])
     body_length = broker.ledger_store.position_at(5) + 48 + 84
     broker.close()
-    broker.store.discard_checkpoint()
+    broker.store.checkpoints.discard()
     broker.ledger_store.close()
     flip(broker, tmp_path / "dledger-n0" / "data" / f"{0:020d}", body_length)
     again = Broker(tmp_path, segment_bytes=2048, open_store=False)

@@ -69,3 +69,11 @@ def test_who_reads_less_is_not_refused_before_that_is_written() -> None:
     assert newer.formats.asked_by("n1", older.own) is None
     assert older.formats.greeted("n2", newer.own) is None
     assert newer.formats.alarm is older.formats.alarm is None
+
+
+def test_peer_that_lacks_the_state_is_noted_until_somebody_asks() -> None:
+    formats = Member(1).formats
+    assert not formats.take_lack()
+    formats.greeted("n1", Formats(lacks_state=True))
+    formats.greeted("n2", Formats())
+    assert formats.take_lack() and not formats.take_lack()

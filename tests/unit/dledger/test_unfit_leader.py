@@ -109,3 +109,24 @@ def test_follower_has_nothing_to_hand_over() -> None:
 def test_preferred_leader_that_is_not_fit_hands_over_too() -> None:
     lab = leading(preferred_leader_ids=("n0",))
     assert len(decline(lab)) == 1
+
+
+def test_member_that_is_not_fit_stands_for_election_after_all_others() -> None:
+    fit, unfit = Lab(), Lab()
+    unfit.raft.set_unfit(True, unfit.now_ms)
+    fit.until_asked(pre_vote=True)
+    unfit.until_asked(pre_vote=True)
+    assert unfit.now_ms > fit.now_ms + 4 * fit.raft.config.timing.vote_wait_max_ms
+
+
+def test_follower_that_is_not_fit_lets_the_others_stand_first() -> None:
+    fit, unfit = Lab(), Lab()
+    unfit.raft.set_unfit(True, unfit.now_ms)
+    for lab in (fit, unfit):
+        lab.take(beat(1))
+        assert lab.raft.role is Role.FOLLOWER
+        lab.until_asked(pre_vote=True)
+    assert unfit.now_ms > fit.now_ms + 4 * fit.raft.config.timing.vote_wait_max_ms
+    # Where none of them can win it leads, so that they get the log, and hands over.
+    unfit.elect()
+    assert unfit.raft.role is Role.LEADER

@@ -40,6 +40,7 @@ class Storage(Idle):
         self.messages = SimpleNamespace(
             is_disk_full=False, dispatched_timestamp=0, is_full_at=self._is_full_at
         )
+        self.state_repair = SimpleNamespace(doubt="")
         self.looks_ms: list[int] = []
         self.loss: StoreLostError | None = None
 
@@ -171,15 +172,25 @@ def test_disk_that_fills_up_closes_the_broker_and_ends_its_leadership_within_a_s
     bench = Bench()
     leadership = bench.parts.leadership
     bench.pass_s(11)
-    assert (bench.member.declines, leadership.closed_because) == ([False], None)
+    assert (bench.member.declines, leadership.closed_because) == ([], None)
     bench.storage.used_percent = 91
     bench.pass_s(1)
-    assert bench.member.declines == [False, True]
+    assert bench.member.declines == [True]
     assert "91 % are used" in str(leadership.closed_because)
     bench.storage.used_percent = 86
     bench.pass_s(5)
-    assert bench.member.declines == [False, True]
+    assert bench.member.declines == [True]
     bench.storage.used_percent = 85
     bench.pass_s(1)
-    assert bench.member.declines == [False, True, False]
+    assert bench.member.declines == [True, False]
     assert leadership.closed_because is None
+
+
+def test_member_whose_state_is_in_doubt_declines_until_it_is_whole() -> None:
+    bench = Bench()
+    bench.storage.state_repair.doubt = "topics.json: it is missing"
+    bench.pass_s(2)
+    assert bench.member.declines == [True]
+    bench.storage.state_repair.doubt = ""
+    bench.pass_s(2)
+    assert bench.member.declines == [True, False]

@@ -26,6 +26,8 @@ class Bench:
         self.leadership = Leadership("n0", 1)
         # What was told: changes of role, and that it serves.
         self.told: list[str] = []
+        # Why the state is not complete.
+        self.doubt = ""
         nothing = cast(Any, lambda *arguments: None)
         self.are_files_behind = False
         self.dispatched: list[tuple[int, int]] = []
@@ -50,6 +52,7 @@ class Bench:
             answer_first=nothing,
             on_role_changed=lambda: self.told.append("role"),
             on_ready=lambda: self.told.append("ready"),
+            doubt=lambda: self.doubt,
         )
 
     def _check_files(self) -> None:
@@ -148,5 +151,20 @@ def test_what_is_committed_for_an_earlier_leadership_opens_nothing() -> None:
     for _, done in written:
         done(None)
     assert not bench.leadership.is_serving
+    bench.parts.commit_state()
+    assert bench.leadership.is_serving
+
+
+def test_a_leader_whose_state_is_in_doubt_neither_serves_nor_writes_it() -> None:
+    bench = Bench()
+    bench.doubt = "topics.json: it is missing"
+    bench.lead(1)
+    assert not bench.leadership.is_serving and not bench.state.is_leading
+    assert bench.parts.written == []
+    assert "in doubt: topics.json: it is missing" in str(bench.leadership.refusal())
+    # Another member has led meanwhile, and told all of it.
+    bench.applier.role_changed(Role.FOLLOWER, 2, "n1", is_ready=False)
+    bench.doubt = ""
+    bench.lead(3)
     bench.parts.commit_state()
     assert bench.leadership.is_serving

@@ -15,6 +15,7 @@ from ledgermq.broker.storage.flushes import Flushes
 from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.broker.storage.state_tables import Encoding, StateTables
 from ledgermq.commitlog import FlushJob
+from ledgermq.commitlog.checkpoint import DispatchMark
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 
@@ -55,7 +56,8 @@ class Messages:
 
     def begin_flush(self, now_ms: int) -> FlushJob:
         self.is_running = True
-        parts: Any = (None, Changes(), self)
+        mark = DispatchMark(index=0, term=0, end_position=0, timestamp=0, is_clean=False)
+        parts: Any = (mark, Changes(), self)
         return FlushJob(*parts)
 
     def begin_log_sync(self) -> None:

@@ -66,12 +66,16 @@ def test_copy_is_one_that_survives_a_power_cut(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "topics.json")
     for number in range(5):
         file.save({"a": number}, is_durable=number in (1, 3))
-    (tmp_path / "topics.json").write_text("")
-    assert file.load() == {"a": 3}
+    assert copy_of(file) == {"a": 3}
     file.save({"a": 9}, is_durable=True)
     file.save({"a": 10}, is_durable=True)
-    (tmp_path / "topics.json").write_text("")
-    assert file.load() == {"a": 9}
+    assert copy_of(file) == {"a": 9}
+
+
+def copy_of(file: StateFile) -> Any:
+    raw = file.copies()[f"{file}.bak"]
+    assert isinstance(raw, bytes)
+    return parse_tolerant(raw.decode())
 
 
 def test_what_is_written_can_be_read_and_what_cannot_be_read_is_not_written(
@@ -90,20 +94,14 @@ def test_what_is_written_can_be_read_and_what_cannot_be_read_is_not_written(
     assert {path.name for path in tmp_path.iterdir()} == {"topics.json", "topics.json.bak"}
 
 
-@pytest.mark.parametrize("broken", ["", "{", "[1]", "\x00\x01"])
-def test_broken_file_falls_back_to_its_copy(tmp_path: Path, broken: str) -> None:
+@pytest.mark.parametrize("broken", ["{", "[1]", "\x00\x01"])
+def test_tool_does_not_read_a_broken_file_or_its_copy(tmp_path: Path, broken: str) -> None:
     file = StateFile(tmp_path / "topics.json")
     file.save({"a": 1}, is_durable=True)
     file.save({"a": 2}, is_durable=False)
     (tmp_path / "topics.json").write_text(broken)
-    assert file.load() == {"a": 1}
-
-
-def test_two_broken_copies_refuse_to_load(tmp_path: Path) -> None:
-    (tmp_path / "topics.json").write_text("{")
-    (tmp_path / "topics.json.bak").write_text("}")
-    with pytest.raises(StateFileError, match=r"topics\.json\.bak"):
-        StateFile(tmp_path / "topics.json").load()
+    with pytest.raises(StateFileError, match=r"cannot read .*topics\.json"):
+        file.load()
 
 
 def random_table(rng: Random, count: int) -> dict[str, Any]:

@@ -94,23 +94,6 @@ def test_offsets_that_are_not_committed_are_in_no_file(tmp_path: Path) -> None:
     assert scene.loaded().state.offsets.find("g", "A", 0) is None
 
 
-def test_what_was_loaded_from_a_copy_is_written_to_the_file(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    scene.state.put_topic(TopicConfig("A", 2, 3))
-    scene.flush()
-    scene.state.put_topic(TopicConfig("B", 2, 3))
-    scene.flush()
-    (tmp_path / "topics.json").write_text("torn")
-    restarted = Parts().state
-    tables = tables_in(tmp_path, restarted)
-    tables.load()
-    tables.save()
-    content = StateFile(tmp_path / "topics.json").load()
-    assert content is not None
-    assert "A" in content["topicConfigTable"]
-    assert "B" not in content["topicConfigTable"]
-
-
 def test_offsets_lie_in_upstreams_other_file_when_light_queues_are_on(tmp_path: Path) -> None:
     before = Scene(tmp_path)
     before.state.commits.tell("g", "A", 0, 5)
