@@ -311,6 +311,13 @@ def queues_outlive_their_log() -> list[Patch]:
     return [(MessageStore, "committed", committed)]
 
 
+class _Bytes(bytes):
+    """Bytes of a segment."""
+
+    def block(self, offset: int, size_bytes: int) -> memoryview:
+        return memoryview(self)[offset:]
+
+
 def last_entry_taken_for_torn() -> list[Patch]:
     original = opening.walk
 
@@ -324,14 +331,14 @@ def last_entry_taken_for_torn() -> list[Patch]:
             setattr(state, field.name, getattr(begin, field.name))
         hidden = []
         for start, buffer in segments:
-            copy = bytearray(buffer)
+            copy = bytearray(buffer[:])
             for at in range(len(copy) - 48):
                 is_head = copy[at : at + 4] == b"\0\0\0\1"
                 if is_head and int.from_bytes(copy[at + 8 : at + 16], "big") == end_index:
                     if int.from_bytes(copy[at + 24 : at + 32], "big") == start + at:
                         copy[at:] = bytes(len(copy) - at)
                         break
-            hidden.append((start, memoryview(copy)))
+            hidden.append((start, _Bytes(copy)))
         original(hidden, state, *rest)
 
     return [(opening, "walk", walk)]

@@ -54,6 +54,21 @@ WRITE_ERRORS: dict[str, object] = {
     **GROUP,
     "fault_weights": (("write_error", 3.0), ("power", 1.0)),
 }
+FULL_DISKS: dict[str, object] = {
+    **GROUP,
+    "member_count": 3,
+    "fault_every_ms": 300.0,
+    "fault_weights": (("full_disk", 4.0), ("kill", 1.0)),
+    "send_every_ms": 40.0,
+}
+# Offsets of many queues in a log that takes few of them at once.
+WIDE: dict[str, object] = {
+    **GROUP,
+    "returning_queue_count": 80,
+    "segment_bytes": 16_384,
+    "sweep_step_bytes": 512,
+    "fault_weights": (("kill", 2.0), ("cut", 1.0)),
+}
 # Two of three on empty disks again and again, and put back.
 BIRTHS: dict[str, object] = {
     **GROUP,

@@ -22,6 +22,7 @@ from tests.simulation.scripts import (
     pushes,
     reads,
     rules,
+    snapshots,
     starved,
     state,
 )
@@ -56,6 +57,7 @@ SCRIPTS = [
         reads,
         rules,
         marks,
+        snapshots,
     )
     for script in scripts_of(module)
 ]

@@ -103,3 +103,47 @@ def test_retention_on_a_full_disk_changes_nothing() -> None:
     assert (store.first_index, store.first_position) == (0, 0)
     disk.free_bytes = None
     assert store.drop_before(2 * SEGMENT_BYTES) > 0
+
+
+def replaced(seed: int, stop_at: int) -> tuple[bytes | None, int]:
+    """What a power cut leaves of a file whose replacement stops before an operation, and how much
+    of the file beside it.
+    """
+    disk = new_disk(seed)
+    disk.replace("/store/x", b"old")
+    disk.stop_at = disk.step_count + stop_at
+    with pytest.raises(MachineStoppedError):
+        disk.replace("/store/x", b"n" * 1500)
+    disk.restart()
+    disk.cut_power()
+    beside = disk.read("/store/x.tmp")
+    return disk.read("/store/x"), -1 if beside is None else len(beside)
+
+
+def test_a_replacement_may_stop_in_each_of_its_steps() -> None:
+    """Written, synced, renamed, the directory synced: a cut leaves the old content or the new."""
+    old, new = b"old", b"n" * 1500
+    found = [{replaced(seed, stop_at) for seed in range(60)} for stop_at in range(1, 5)]
+    assert all({content for content, _ in one} <= {old, new} for one in found)
+    assert [{content == new for content, _ in one} for one in found] == [
+        {False},
+        {False},
+        {False},
+        {False, True},
+    ]
+    # The file beside it is there in part, then whole if its name is there.
+    for one in found[:2]:
+        assert len({length for _, length in one}) > 3
+    assert {length for _, length in found[2]} == {-1, 1500}
+
+
+@pytest.mark.parametrize("fault", ["write_errors", "sync_errors", "free_bytes"])
+def test_a_replacement_that_fails_leaves_the_old_content(fault: str) -> None:
+    disk = new_disk()
+    disk.replace("/store/x", b"old")
+    setattr(disk, fault, 0 if fault == "free_bytes" else 1)
+    with pytest.raises(DiskFullError if fault == "free_bytes" else OSError):
+        disk.replace("/store/x", b"new")
+    assert disk.texts == {"/store/x": b"old"}
+    disk.cut_power()
+    assert disk.read("/store/x") == b"old"

@@ -35,7 +35,7 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import QueryConsumerOffsetRequestHeader
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
-from ledgermq.state.errors import BrokerError
+from ledgermq.state.errors import BrokerError, TopicNotFoundError
 from ledgermq.state.formats import Format, StateFormats
 from ledgermq.state.records import body_bytes_max
 from ledgermq.state.subscriptions import SubscriptionGroupTable, built_in_groups
@@ -258,6 +258,8 @@ class SimBroker:
             BrokerError: nothing was appended.
         """
         self.leadership.check_serving()
+        if self.state.find_topic(message.topic) is None:
+            raise TopicNotFoundError(message.topic)
         size = len(message.body) + len(message.properties) + 100
         self.proposals.add(message, size, connection, opaque, 1, queue_id)
 

@@ -28,6 +28,8 @@ from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.service import ServiceWatch
 
 TOPICS: Final = ("TopicA", "TopicB")
+# Has many queues, is removed and comes back; only some runs have it.
+RETURNING_TOPIC: Final = "TopicC"
 GROUP: Final = "readers"
 _TIMEOUT_MS: Final = 4_000.0
 _WAITING_MAX: Final = 64
@@ -74,6 +76,7 @@ class Producer:
         self.service = service
         self._rng = rng
         self._target_id = plan.ids[number % plan.member_count]
+        self._topics = (*TOPICS, RETURNING_TOPIC) if plan.returning_queue_count else TOPICS
         self._count = 0
         # Requests without an answer: queue, body, and the highest acknowledged offset before.
         self._waiting: dict[int, tuple[tuple[str, int], bytes, int]] = {}
@@ -94,7 +97,7 @@ class Producer:
         rng = self._rng
         self._count += 1
         opaque = self._count
-        topic, queue_id = rng.choice(TOPICS), rng.randrange(self._plan.queue_count)
+        topic, queue_id = rng.choice(self._topics), rng.randrange(self._plan.queue_count)
         padding = b"." * rng.randrange(self._plan.body_bytes_max)
         body = b"%s-%d %s" % (self.id.encode(), opaque, padding)
         queue = (topic, queue_id)

@@ -4,7 +4,8 @@ half messages do, behind the plan that tells of it.
 Each queue holds the messages 0, 1, 2, ... without an end, each of them is due at once. Some are
 passed without a delivery, as if they were not there any more.
 
-I47  each message of an internal queue is delivered once, in order, whoever leads when
+I47  each message of an internal queue is delivered once, in order, whoever leads when; so each
+     member that has applied a delivery knows how far its queue is worked off, also from a snapshot
 """
 
 import random
@@ -15,7 +16,7 @@ from ledgermq.broker.waits.deliveries import Deliveries
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.state.errors import BrokerError, is_refused
-from ledgermq.state.queue_progress import HALF_QUEUE, Run
+from ledgermq.state.queue_progress import HALF_QUEUE, QueueProgress, Run
 from ledgermq.testing.simulation.broker import STORE_HOST, SimBroker
 from ledgermq.testing.simulation.clock import Timeline
 from ledgermq.testing.simulation.invariants import demand
@@ -37,13 +38,36 @@ class DeliveryWatch:
         """Nothing was delivered."""
         self._hit = hit
         self._next: dict[int, int] = {}
+        # The entry that told of each queue last: a member whose log begins behind a delivery is
+        # told by a snapshot.
+        self._index: dict[int, int] = {}
 
     def on_record(self, index: int, value: Mapping[str, Any]) -> None:
         """A record of the state is committed: a plan passes what needs no delivery."""
+        if value["kind"] == "sweep" and value.get("part") == 0:
+            self._take_snapshot(index, value.get("progress") or {})
         if value["kind"] == "plan":
             for queue, next_offset, count in value["runs"]:
                 if not count:
                     self._take(index, queue, next_offset - 1)
+
+    def _take_snapshot(self, index: int, cursors: Mapping[str, int]) -> None:
+        """A snapshot begins: it tells all that stands before it in the log."""
+        for queue, expected in self._next.items():
+            told = cursors.get(str(queue), 0)
+            demand(told == expected, "I47 snapshot of other cursors", index, queue, told, expected)
+            self._index[queue] = index
+            self._hit("delivery cursor told by a snapshot")
+
+    def check(self, member_id: str, progress: QueueProgress, applied_index: int | None) -> None:
+        """I47 of one member; as `TableWatch.check`."""
+        value = progress.to_json()
+        known = {**value["offsetTable"], HALF_QUEUE: value.get("halfOffset", 0)}
+        for queue, index in self._index.items():
+            if applied_index is None or index <= applied_index:
+                cursor, expected = known.get(queue, 0), self._next[queue]
+                facts = (member_id, queue, cursor, expected, index)
+                demand(cursor >= expected, "I47 cursor forgotten", *facts)
 
     def on_delivered(self, index: int, body: bytes) -> None:
         """A delivery is committed."""
@@ -56,6 +80,7 @@ class DeliveryWatch:
         demand(number >= expected, "I47 delivered twice", index, queue, number, expected)
         demand(number <= expected, "I47 delivery forgotten", index, queue, number, expected)
         self._next[queue] = number + 1
+        self._index[queue] = index
 
 
 class Deliverers:

@@ -1,9 +1,12 @@
 """A simulated disk: what a program sees, what is on the platter, and what may go wrong between.
 
 At a power cut, what differs of a file's content from the synced one is kept or lost sector by
-sector (512 bytes), in any combination; names that
-were made or removed without a sync of their directory are kept or lost one by one; a file under
-replacement has its old content or its new one. A killed process loses nothing that it has written.
+sector (512 bytes), in any combination; names that were made, renamed or removed without a sync of
+their directory are kept or lost one by one. A killed process loses nothing that it has written.
+
+A small file is replaced in the steps of the real file system, each of which takes its time, may
+fail, and may be the last one: the file beside is written, then synced, then renamed, then the
+directory is synced.
 
 Faults: a machine that stops before any chosen operation, a write that fails with a part of it
 done, a sync that fails once (what it should have written counts as clean from then on, and is never
@@ -11,15 +14,17 @@ written), a disk without room, flipped bytes, sectors and small files that canno
 are written again (`SimFile.fail_reads`, `SimDisk.unreadable_texts`).
 """
 
+import errno
 import random
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from ledgermq.dledger.store.errors import DiskFullError
-from ledgermq.dledger.store.filesystem import UNREADABLE
+from ledgermq.dledger.store.filesystem import UNREADABLE, replace_file
 
 SECTOR_BYTES: Final = 512
 PAGE_BYTES: Final = 4096
+_VOTE_FILES: Final = ("/identity.tmp", "/currterm.tmp")
 
 
 class MachineStoppedError(BaseException):
@@ -81,9 +86,7 @@ class SimFile:
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """As in File."""
         disk = self.disk
-        if disk.write_errors > 0:
-            disk.write_errors -= 1
-            disk.hit("write EIO hit")
+        if disk.is_failing_write():
             self._put(offset, data[: disk.part_of(len(data))])
             raise OSError(5, "Input/output error", self.path)
         done = disk.part_before_others(len(data))
@@ -110,9 +113,7 @@ class SimFile:
         disk = self.disk
         began = bytes(self.content)
         disk.step("sync", self.path)
-        if disk.sync_errors > 0:
-            disk.sync_errors -= 1
-            disk.hit("fsync EIO hit")
+        if disk.is_failing_sync():
             disk.has_lost_writes = True
             for at in self._dirty_sectors():
                 self.lost[at] = bytes(self.content[at : at + SECTOR_BYTES])
@@ -193,12 +194,29 @@ class SimFile:
         return bytes(synced)
 
 
+class _SmallFile:
+    """A file that is replaced as a whole, just written."""
+
+    def __init__(self, disk: "SimDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def sync(self) -> None:
+        """As in File."""
+        self._disk.step("sync_text", self._path)
+        if self._disk.is_failing_sync():
+            raise OSError(errno.EIO, "Input/output error", self._path)
+        self._disk.unsynced_texts.discard(self._path)
+
+
 class DiskContent(NamedTuple):
     """All that is on a disk, by its path."""
 
     files: dict[str, SimFile]
     texts: dict[str, bytes]
     durable_names: dict[str, SimFile]
+    unsynced_texts: set[str]
+    former_texts: dict[str, bytes | None]
 
 
 class SimDisk:
@@ -214,11 +232,17 @@ class SimDisk:
         self._rng = rng
         self.hit = hit
         self.files: dict[str, SimFile] = {}
+        # Small files, which are read and replaced as a whole.
         self.texts: dict[str, bytes] = {}
         # Small files that cannot be read until they are replaced.
         self.unreadable_texts: set[str] = set()
         # Tells whether the bytes of a file at an offset are in the page cache.
         self.is_cached: Callable[[str, int], bool] = _always
+        # Those of them whose content was not synced.
+        self.unsynced_texts: set[str] = set()
+        # Of names of small files that changed since the last sync of their directory, what they
+        # stand for on the platter; None: nothing.
+        self.former_texts: dict[str, bytes | None] = {}
         # Names of segment files as they would be after a power cut.
         self.durable_names: dict[str, SimFile] = {}
         self.step_count = 0
@@ -253,7 +277,14 @@ class SimDisk:
             self.stop_at = self.step_count
         if self.stop_at is not None and self.step_count >= self.stop_at:
             self.is_stopped = True
+            self._count_stop(kind, path)
             raise MachineStoppedError(kind)
+
+    def _count_stop(self, kind: str, path: str) -> None:
+        if path.endswith(".tmp"):
+            self.hit(f"stop inside the replacement of a file: {kind}")
+            if kind != "write_text" and path.endswith(_VOTE_FILES):
+                self.hit("crash between write and rename of the vote file")
 
     def restart(self) -> None:
         """The machine runs again."""
@@ -271,6 +302,22 @@ class SimDisk:
         """The reactor is in the midst of a write, and its thread runs."""
         if self.thread is not None:
             self.thread.interrupt()
+
+    def is_failing_write(self) -> bool:
+        """Tells whether this write fails, and counts it."""
+        if self.write_errors <= 0:
+            return False
+        self.write_errors -= 1
+        self.hit("write EIO hit")
+        return True
+
+    def is_failing_sync(self) -> bool:
+        """Tells whether this sync fails, and counts it."""
+        if self.sync_errors <= 0:
+            return False
+        self.sync_errors -= 1
+        self.hit("fsync EIO hit")
+        return True
 
     def takes_late_sector(self) -> bool:
         """Tells whether a sync takes a sector that was written while it ran."""
@@ -294,18 +341,42 @@ class SimDisk:
         for name in sorted(self.files):
             is_torn |= self.files[name].tear(rng)
         self.durable_names = dict(self.files)
+        self._cut_texts()
         if is_torn:
             self.hit("unsynced writes lost")
 
+    def _cut_texts(self) -> None:
+        rng = self._rng
+        for path in sorted(self.unsynced_texts & self.texts.keys()):
+            self.hit("unsynced small file torn")
+            torn = bytearray(self.texts[path][: rng.randrange(len(self.texts[path]) + 1)])
+            for at in range(0, len(torn), SECTOR_BYTES):
+                if rng.random() < 0.5:
+                    sector = torn[at : at + SECTOR_BYTES]
+                    torn[at : at + SECTOR_BYTES] = bytes(len(sector))
+            self.texts[path] = bytes(torn)
+        for path, former in sorted(self.former_texts.items()):
+            if rng.random() < 0.5:
+                continue
+            self.hit("name of a small file lost")
+            if former is None:
+                self.texts.pop(path, None)
+            else:
+                self.texts[path] = former
+        self.unsynced_texts.clear()
+        self.former_texts.clear()
+
     def wipe(self) -> DiskContent:
         """The disk is replaced by an empty one; returns what was on it."""
-        content = DiskContent(self.files, self.texts, self.durable_names)
-        self.put_back(DiskContent({}, {}, {}))
+        content = DiskContent(
+            self.files, self.texts, self.durable_names, self.unsynced_texts, self.former_texts
+        )
+        self.put_back(DiskContent({}, {}, {}, set(), {}))
         return content
 
     def put_back(self, content: DiskContent) -> None:
         """The disk is replaced by one that was taken out."""
-        self.files, self.texts, self.durable_names = content
+        self.files, self.texts, self.durable_names, self.unsynced_texts, self.former_texts = content
 
     # -- FileSystem
 
@@ -359,27 +430,49 @@ class SimDisk:
         return self.texts.get(path)
 
     def replace(self, path: str, data: bytes) -> None:
-        """As in FileSystem: the old content or the new one, wherever the machine stops."""
-        self._take_room(path, 0)
+        """As in FileSystem."""
+        replace_file(self, path, data)
+
+    def write_new(self, path: str, data: bytes) -> "_SmallFile":
+        """As in RealFileSystem."""
         try:
-            self.step("replace", path)
+            self.step("write_text", path)
         except MachineStoppedError:
-            if self.stop_at is not None:
-                self.stop_at = None
-                self._stop_in_replace(path, data)
+            self._write_text(path, data[: self.part_of(len(data))])
             raise
-        self.texts[path] = data
+        self._write_text(path, b"")
+        if self._lacks_room(path, len(data)):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        if self.is_failing_write():
+            self._write_text(path, data[: self.part_of(len(data))])
+            raise OSError(errno.EIO, "Input/output error", path)
+        self._write_text(path, data)
+        return _SmallFile(self, path)
+
+    def rename(self, path: str, target: str) -> None:
+        """As in RealFileSystem."""
+        self.step("rename", path)
+        is_synced = path not in self.unsynced_texts
+        self._put_text(target, self._take_text(path))
+        if not is_synced:
+            self.unsynced_texts.add(target)
+
+    def _write_text(self, path: str, data: bytes) -> None:
+        self._put_text(path, data)
+        self.unsynced_texts.add(path)
+
+    def _put_text(self, path: str, content: bytes) -> None:
+        self.former_texts.setdefault(path, self.texts.get(path))
+        self.texts[path] = content
         self.unreadable_texts.discard(path)
 
-    def _stop_in_replace(self, path: str, data: bytes) -> None:
-        """The machine stops after the temporary file was written, or after the rename."""
-        kind = self._rng.randrange(3)
-        if kind == 0:
-            self.texts[path + ".tmp"] = data[: self._rng.randrange(len(data) + 1)]
-            if path.endswith(("/identity", "/currterm")):
-                self.hit("crash between write and rename of the vote file")
-        elif kind == 1:
-            self.texts[path] = data
+    def _take_text(self, path: str) -> bytes:
+        """Removes a small file; returns what it held."""
+        content = self.texts.pop(path)
+        self.former_texts.setdefault(path, content)
+        self.unsynced_texts.discard(path)
+        self.unreadable_texts.discard(path)
+        return content
 
     def remove(self, path: str) -> None:
         """As in FileSystem."""
@@ -387,8 +480,7 @@ class SimDisk:
         if path in self.files:
             del self.files[path]
         elif path in self.texts:
-            del self.texts[path]
-            self.unreadable_texts.discard(path)
+            self._take_text(path)
         else:
             raise FileNotFoundError(path)
 
@@ -402,11 +494,18 @@ class SimDisk:
         for path, file in self.files.items():
             if path.startswith(inside):
                 self.durable_names[path] = file
+        for path in [path for path in self.former_texts if path.startswith(inside)]:
+            del self.former_texts[path]
 
     def _take_room(self, path: str, size_bytes: int) -> None:
-        if self.free_bytes is not None and size_bytes + 1 > self.free_bytes:
-            self.hit("ENOSPC hit")
+        if self._lacks_room(path, size_bytes):
             raise DiskFullError(path, size_bytes)
+
+    def _lacks_room(self, path: str, size_bytes: int) -> bool:
+        is_full = self.free_bytes is not None and size_bytes + 1 > self.free_bytes
+        if is_full:
+            self.hit("ENOSPC hit")
+        return is_full
 
 
 def _always(path: str, offset: int) -> bool:

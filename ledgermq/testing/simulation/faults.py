@@ -27,6 +27,8 @@ from ledgermq.testing.simulation.starvation import Starvation
 _STEPS_MAX: Final = 12
 # Operations of a roll: the new file, its sync, the sync of its name.
 _ROLL_STEPS: Final = 3
+# Operations that replace a small file: the write, its sync, the rename, the sync of the name.
+_REPLACE_STEPS: Final = 4
 
 
 class Fault(NamedTuple):
@@ -183,9 +185,9 @@ class FaultMaker:
         def stops_in(kind: str, path: str) -> bool:
             if scene.is_healed or self._rng.random() >= chance:
                 return False
-            if kind == "replace" and path.endswith(("/currterm", "/identity")):
+            if kind == "write_text" and path.endswith(("/currterm.tmp", "/identity.tmp")):
                 self._stop_cuts_power[member.id] = scene.plan.is_sync_flush
-                return True
+                disk.stop_at = disk.step_count + self._rng.randrange(_REPLACE_STEPS)
             if kind == "create" and "/data/" in path:
                 scene.hit("crash inside a segment roll")
                 self._stop_cuts_power[member.id] = scene.plan.is_sync_flush

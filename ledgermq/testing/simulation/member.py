@@ -410,7 +410,11 @@ class SimMember:
         """Has the next process look at all of the store, as a scrub that found damage does."""
         self.disk.restart()
         self.disk.free_bytes = None
-        RepairMark(self.disk, self.directory).suspect(reason)
+        try:
+            RepairMark(self.disk, self.directory).suspect(reason)
+        except OSError:
+            # As the broker: whoever comes upon the damage again notes it then.
+            self.hit("damage could not be noted")
 
     def pause(self) -> None:
         """The process stops for a while; its sockets keep what comes."""

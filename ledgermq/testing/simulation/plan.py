@@ -54,6 +54,7 @@ _JAVA_LIKE: Final = Timing(
 
 # Of the groups without Java.
 _PROGRAMS_SHARE: Final = 0.12
+_RETURNING_SHARE: Final = 0.4
 _DAY_MS: Final = 86_400_000.0
 _LONG_FAULT_EVERY_MS: Final = 240_000.0
 # Lengths of the chaos, and how often each is drawn: most runs are short, for each seed is another
@@ -106,6 +107,8 @@ class Plan:
     file_slice_chars: int = 256
     # Mean time between two pulls of a consumer.
     pull_every_ms: float = 120.0
+    # Of the topic that is removed and comes back; 0: there is none.
+    returning_queue_count: int = 0
     timing: Timing = FAST_TIMING
     java_timing: Timing = _JAVA_LIKE
     # Chance that a machine stops inside a write of its vote, or inside a roll of its log.
@@ -168,6 +171,7 @@ class Plan:
             )
             ._with_births()
             ._with_programs()
+            ._with_returning_topic()
         )
 
     def _with_births(self) -> Self:
@@ -216,6 +220,15 @@ class Plan:
         )
         times = sorted(rng.uniform(0.05, 0.9) * self.chaos_ms for _ in kinds)
         return replace(self, program_changes=tuple(zip(times, kinds, strict=True)))
+
+    def _with_returning_topic(self) -> Self:
+        """Draws whether a topic of many queues is removed and comes back; of its own, for the other
+        draws stay.
+        """
+        rng = random.Random(f"returning {self.seed}")
+        if rng.random() >= _RETURNING_SHARE:
+            return self
+        return replace(self, returning_queue_count=rng.choice((12, 40, 80)))
 
     @classmethod
     def draw_days(cls, seed: int, days: float) -> Self:

@@ -1,6 +1,7 @@
 """Replicated tables: what the log says of them, and what each member must therefore know.
 
-I25  a committed group offset is not forgotten, over restarts and changes of the leader
+I25  a committed group offset is not forgotten, over restarts and changes of the leader, unless its
+     topic is removed: then it is nowhere, also when the topic comes back
 I26  a topic or group that was acknowledged as made is there, as it was made, on every leader, on
      every member whose broker has applied it, and after every restart; versions do not go back;
      one whose removal was acknowledged is nowhere, just so
@@ -14,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ledgermq.protocol.group_keys import split_group_key
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.queue_progress import QueueProgress
 from ledgermq.state.subscriptions import SubscriptionGroup
@@ -46,6 +48,9 @@ class TableWatch:
         self.deliveries = DeliveryWatch(hit)
         # topic@group, queue -> the record and its offset.
         self._offsets: dict[tuple[str, int], _Known] = {}
+        # Those that went with their topic, with the record that said so last: it removed the topic,
+        # or swept over the pair.
+        self._forgotten: dict[tuple[str, int], int] = {}
         # "topics" or "groups", name -> the record and the configuration.
         self._configs: dict[tuple[str, str], _Known] = {}
         # Those that somebody was told of as made, and does not want to remove.
@@ -71,6 +76,7 @@ class TableWatch:
             self._take_configs(index, table, value["put"], value.get("removed", ()))
             self._take_version(index, table, value["version"])
         elif table == "offsets":
+            self._take_sweep_of_offsets(index, value)
             self._take_offsets(index, value["put"])
         self.rules.on_record(index, value)
         self.deliveries.on_record(index, value)
@@ -95,13 +101,34 @@ class TableWatch:
                 if place[0] == table and place[1] > after and (upto is None or place[1] <= upto):
                     self._removed[place] = index
 
+    def _take_sweep_of_offsets(self, index: int, value: Mapping[str, Any]) -> None:
+        if value["kind"] != "sweep":
+            return
+        after, upto = value.get("after"), value.get("upto")
+        if after is None:
+            self._hit("later part of a snapshot's entry")
+            return
+        for place in self._forgotten:
+            if place[0] > after and (upto is None or place[0] <= upto):
+                self._forgotten[place] = index
+
     def _take_configs(
         self, index: int, table: str, put: Mapping[str, Any], removed: Iterable[str]
     ) -> None:
         for name, entry in put.items():
             self._configs[table, name] = _Known(index, entry)
+            if self._removed.pop((table, name), None) is not None:
+                self._hit("removed configuration came back")
         for name in removed:
             self._configs[table, name] = _Known(index, None)
+            if table == "topics":
+                self._forget_offsets(index, name)
+
+    def _forget_offsets(self, index: int, topic: str) -> None:
+        for place in [place for place in self._offsets if split_group_key(place[0])[0] == topic]:
+            del self._offsets[place]
+            self._forgotten[place] = index
+            self._hit("offset forgotten with its topic")
 
     def _take_version(self, index: int, table: str, version: Mapping[str, int]) -> None:
         known = self._versions.get(table)
@@ -114,6 +141,7 @@ class TableWatch:
         for key, queues in put.items():
             for queue_id, offset in queues.items():
                 self._offsets[key, int(queue_id)] = _Known(index, offset)
+                self._forgotten.pop((key, int(queue_id)), None)
 
     def on_offset_acked(self, key: str, queue_id: int, offset: int) -> None:
         """A consumer was told that an offset is stored."""
@@ -182,6 +210,11 @@ class TableWatch:
                 offset = found.get(key, {}).get(queue_id, -1)
                 facts = (member_id, key, queue_id, offset, known)
                 demand(offset >= known.value, "I25 group offset forgotten", *facts)
+        for (key, queue_id), index in self._forgotten.items():
+            if applied_index is None or index <= applied_index:
+                is_gone = queue_id not in found.get(key, {})
+                demand(is_gone, "I25 offset of a removed topic", member_id, key, queue_id, index)
+        self.deliveries.check(member_id, state.progress, applied_index)
         for (table, name), config in self._acked.items():
             index = self._configs[table, name].entry_index
             if applied_index is None or index <= applied_index:

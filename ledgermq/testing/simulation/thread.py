@@ -24,10 +24,8 @@ from twisted.python.failure import Failure
 from ledgermq.testing.simulation.clock import SimCall, SimReactor
 from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
 
-# Of the time of a sync, what the replacement of a small file takes.
-_REPLACE_PART: Final = 0.5
 # Operations that wait for the platter, by what part of a sync they take.
-_PARTS: Final = {"sync": 1.0, "sync_directory": 0.2, "replace": _REPLACE_PART, "create": 0.2}
+_PARTS: Final = {"sync": 1.0, "sync_text": 0.3, "sync_directory": 0.2, "create": 0.2}
 
 
 class SimThread:

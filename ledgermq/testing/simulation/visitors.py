@@ -4,7 +4,7 @@ One has a client that is connected to whoever leads and says nothing for long; o
 commits a few times, with no client at all, and is never seen again.
 
 I44  offsets expire when for so long no client of the group was connected to the leader and nothing
-     was committed, and no sooner
+     was committed, and no sooner; unless their topic is gone
 """
 
 import contextlib
@@ -119,7 +119,10 @@ class Visitors:
             return
         now_ms = self._timeline.now_ms
         for key in members_of(body)["put"]:
-            _, group = split_group_key(key)
+            topic, group = split_group_key(key)
+            if member.broker is None or member.broker.state.find_topic(topic) is None:
+                # Offsets of a topic that is gone go with time, whoever is connected.
+                continue
             is_live = self.is_live(member, group)
             used_ms = self._used_ms.get(group, 0.0)
             if is_live or now_ms - used_ms < OFFSETS_RETENTION_MS:

@@ -10,7 +10,7 @@ of each member and the command that repeats the run.
 import hashlib
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import LinkMessage, PushResponse
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.opening import RecoveryReport
+from ledgermq.state.broker_state import BrokerState
 from ledgermq.testing.simulation.admin import Admin
 from ledgermq.testing.simulation.askers import Askers
 from ledgermq.testing.simulation.births import BirthWatch
@@ -38,6 +39,7 @@ from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
 from ledgermq.testing.simulation.next_format import members_of
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.returning_topic import TopicOperator
 from ledgermq.testing.simulation.rule_changes import RulesOperator
 from ledgermq.testing.simulation.scene import Scene
 from ledgermq.testing.simulation.service import ServiceWatch, check_drop
@@ -106,6 +108,20 @@ class World:
             self._new_consumer(queue, stream())
             for queue in product(TOPICS, range(plan.queue_count))
         ]
+        self._make_operators(stream)
+        self._arrivals: list[tuple[str, tuple[str, int], int]] = []
+        # Members that began to serve in this turn, and what each must know then.
+        self._serving: list[tuple[str, BrokerState, int]] = []
+        # Whether each member was recovering when it was looked at.
+        self._recovering: dict[str, bool] = {}
+        # The process of each member that was looked at.
+        self._started: dict[str, int] = {}
+        self._roles: dict[str, tuple[Role, int]] = {}
+        for member in self.members.values():
+            self._watch(member)
+
+    def _make_operators(self, stream: Callable[[], random.Random]) -> None:
+        plan = self.plan
         self._admin = Admin(self.timeline, self.members, self.tables, stream())
         self.lockers = Lockers(self.timeline, self.members, self.hit, stream())
         self.visitors = Visitors(self.timeline, self.members, self.hit, stream())
@@ -114,14 +130,9 @@ class World:
         )
         self.rules = RulesOperator(self.timeline, self.members, self.tables.rules, stream())
         self._deliverers = Deliverers(self.timeline, self.members, stream())
-        self._arrivals: list[tuple[str, tuple[str, int], int]] = []
-        # Whether each member was recovering when it was looked at.
-        self._recovering: dict[str, bool] = {}
-        # The process of each member that was looked at.
-        self._started: dict[str, int] = {}
-        self._roles: dict[str, tuple[Role, int]] = {}
-        for member in self.members.values():
-            self._watch(member)
+        self.topic_operator = TopicOperator(
+            self.timeline, self.members, self.tables, stream(), plan.returning_queue_count
+        )
 
     def _new_scene(self) -> Scene:
         return Scene(
@@ -252,7 +263,8 @@ class World:
         assert member.broker is not None and member.raft is not None
         # The term in which it serves: Raft may have been told of a newer one in the same turn.
         known_index = self.raft_watch.known_to(member.broker.leadership.term)
-        self.tables.on_serving(member.id, member.broker.state, known_index)
+        # Looked at when the turn is over: what it commits is known then, removals among it.
+        self._serving.append((member.id, member.broker.state, known_index))
         self.faults.on_serving(member)
         self.faults.trigger("serving", member)
 
@@ -272,6 +284,7 @@ class World:
 
     def _on_turn(self, member: SimMember) -> None:
         """A piece of a program has run: look at what it did."""
+        serving, self._serving = self._serving, []
         if member.refusal is not None:
             self._endings.on_refusal(member)
             return
@@ -302,6 +315,8 @@ class World:
             self._endings.on_found(member, error)
             return
         self.service.check(member)
+        for member_id, tables, known_index in serving:
+            self.tables.on_serving(member_id, tables, known_index)
         if broker is not None:
             self.tables.rules.look(member.id, broker.rules)
         if self._arrivals:
@@ -386,6 +401,7 @@ class World:
         self.askers.begin()
         self.rules.begin()
         self._deliverers.begin()
+        self.topic_operator.begin()
         self._look()
         self.faults.plan_all(self.schedule)
         self.timeline.run_until(self.plan.chaos_ms)

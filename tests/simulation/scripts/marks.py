@@ -1,7 +1,6 @@
 """Marks: small files that say what others hold, and a machine that stops between two of them."""
 
 from ledgermq.dledger.messages import VoteRequest
-from ledgermq.dledger.store.errors import DiskFullError
 from tests.simulation.stage import Choices, group
 
 
@@ -17,7 +16,7 @@ def vote_whose_save_was_cut_between_its_files() -> None:
     identity = f"{directory}/identity"
 
     def stops_in(kind: str, path: str) -> bool:
-        is_second = kind == "replace" and path == f"{directory}/currterm"
+        is_second = kind == "write_text" and path == f"{directory}/currterm.tmp"
         return is_second and b"voted_for=n2" in disk.texts[identity]
 
     disk.stops_in = stops_in
@@ -47,22 +46,22 @@ def flush_without_room_for_its_last_file() -> None:
     stage = group()
     stage.run(3_000)
     disk = stage["n1"].disk
-    take_room = disk._take_room
     refused: list[str] = []
 
-    def take_other_room(path: str, size_bytes: int) -> None:
-        if path == "/store/checkpoint":
-            refused.append(path)
-            raise DiskFullError(path, size_bytes)
-        take_room(path, size_bytes)
+    def lacks_room(path: str, size_bytes: int) -> bool:
+        if path != "/store/checkpoint.tmp":
+            return False
+        refused.append(path)
+        return True
 
     def stops_in(kind: str, path: str) -> bool:
         return bool(refused) and kind == "sync" and "/consumequeue/" in path
 
-    disk._take_room, disk.stops_in = take_other_room, stops_in
+    disk._lacks_room, disk.stops_in = lacks_room, stops_in
     stage.send_all("n0", topic_at=1)
     stage.until(lambda: not stage["n1"].is_running, "n1 stops while it writes the queue again")
-    disk._take_room, disk.stops_in = take_room, lambda kind, path: False
+    del disk._lacks_room
+    disk.stops_in = lambda kind, path: False
     stage.cut_power("n1", keeps=lambda name, at: "/consumequeue/" not in name)
     stage.start("n1")
     stage.settle()

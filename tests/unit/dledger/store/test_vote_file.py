@@ -13,6 +13,10 @@ from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.testing.simulation.disk import MachineStoppedError
 from tests.fault.lossy_disk import new_disk, stop_after
 
+# Operations of a save: the directory, and four for each of identity, currterm.bak and currterm.
+_SAVE_STEPS = 13
+_FIRST_SAVE_STEPS = 9
+
 
 def make(directory: Path, self_id: str = "n0", group: str = "g") -> VoteFile:
     return VoteFile(RealFileSystem(), str(directory), self_id, group=group)
@@ -210,7 +214,7 @@ def test_two_votes_in_one_term_are_lost(tmp_path: Path) -> None:
 
 
 def test_a_stop_while_saving_leaves_the_old_state_or_the_new() -> None:
-    for count in range(4):
+    for count in range(_SAVE_STEPS):
         disk = new_disk()
         VoteFile(disk, "/n0", "n0").save(HardState(3, "n0"))
         stop_after(disk, count)
@@ -224,7 +228,7 @@ def test_a_stop_while_saving_leaves_the_old_state_or_the_new() -> None:
 def test_a_save_that_was_cut_is_ended_by_the_next_start(former: HardState | None) -> None:
     """Java takes over with currterm alone, and would vote a second time in the term before it."""
     found = set()
-    for count in range(4 if former is not None else 3):
+    for count in range(_SAVE_STEPS if former is not None else _FIRST_SAVE_STEPS):
         disk = new_disk()
         if former is not None:
             VoteFile(disk, "/n0", "n0").save(former)
