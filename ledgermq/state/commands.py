@@ -108,7 +108,9 @@ class AccessChanged:
 class SweepPart:
     """A table has exactly these entries among the names behind `after`, up to `upto`.
 
-    One entry that is too large for a record stands in several: the others add to the first.
+    One entry that is too large for a record stands in several, one behind the other: the others add
+    to the first, and with the last one the entry has what they told, and nothing else. Where the
+    last one never comes, for the leader was lost, nothing of the entry is forgotten.
     """
 
     sweep_id: str
@@ -122,6 +124,8 @@ class SweepPart:
     after: str | None = None
     # None for the end of the table.
     upto: str | None = None
+    # Whether the last entry goes on in the next part.
+    goes_on: bool = False
     # Of the topics or groups; None for other tables.
     version: DataVersion | None = None
     # Cursors of internal queues; in the first part only.
@@ -207,6 +211,9 @@ def sweep_body(
     }
     if part.after is not None:
         members |= {"after": part.after, "upto": part.upto}
+    if part.goes_on:
+        # Former programs pass it over, and take the first of the parts for the whole entry.
+        members["goes_on"] = True
     if part.version is not None:
         members["version"] = part.version.to_json()
     if part.progress is not None:
@@ -263,6 +270,7 @@ def _sweep_part(record: Mapping[str, Any]) -> SweepPart | None:
                 _ENTRIES_OF[table](put),
                 after if isinstance(after, str) else None,
                 upto if isinstance(upto, str) else None,
+                truth(record, "goes_on", False),
                 DataVersion.from_json(record["version"]) if "version" in record else None,
                 progress if isinstance(progress, dict) else None,
             )

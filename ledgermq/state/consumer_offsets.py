@@ -7,7 +7,7 @@ state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.protocol.group_keys import SEPARATOR, group_key, split_group_key
@@ -224,6 +224,22 @@ class ConsumerOffsetTable:
         )
         self.put(put)
         return has_changed
+
+    def joined(self, name: str, value: Mapping[int, int]) -> dict[int, int]:
+        """Returns the offsets of a pair, changed by a part of them."""
+        return {**self.of_key(name), **value}
+
+    def keep_only(self, name: str, parts: Sequence[Mapping[int, int] | None]) -> bool:
+        """Forgets the offsets of a pair that none of some parts has; returns whether any went."""
+        known = self.of_key(name)
+        told = {queue_id for part in parts for queue_id in part or ()}
+        kept = {queue_id: offset for queue_id, offset in known.items() if queue_id in told}
+        if len(kept) == len(known):
+            return False
+        self._remove(name)
+        if kept:
+            self.put({name: kept})
+        return True
 
     def topics_of(self, group: str) -> list[str]:
         """Returns the topics for which a group has offsets, in order."""

@@ -11,7 +11,7 @@ log it changes nothing. So whoever reads the log from the first part of a whole 
 of the state at its end.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ledgermq.state.access_record import AccessRecord
@@ -44,6 +44,25 @@ class Swept(Protocol):
     def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool: ...
 
     def merge(self, put: Mapping[str, Any]) -> bool: ...
+
+
+class Divisible(Swept, Protocol):
+    """A table whose entries may be told in parts."""
+
+    def joined(self, name: str, value: Any) -> Any:
+        """Returns what an entry has, changed by a part of it."""
+
+    def keep_only(self, name: str, parts: Sequence[Any]) -> bool:
+        """Drops of an entry what none of its parts has; returns whether there was any."""
+
+
+class _Divided(NamedTuple):
+    """An entry of which parts were told, and not yet the last."""
+
+    sweep_id: str
+    next_part: int
+    name: str
+    parts: list[Any]
 
 
 class Events(NamedTuple):
@@ -92,6 +111,9 @@ class StateMachine:
         # Where the last whole sweep begins, -1 while none was seen: a member whose log begins
         # behind it knows less than the whole state.
         self.sweep_index = -1
+        # The entry that a sweep is telling in parts; None while there is none.
+        self._divided: _Divided | None = None
+        self._divisible: dict[str, Divisible] = {"offsets": offsets, "locks": self.locks}
         # Of the sweep under way: its id, how many parts came, and where it begins.
         self._sweep: tuple[str, int, int] = ("", 0, -1)
 
@@ -155,11 +177,12 @@ class StateMachine:
         self._note_part(part, index)
         if part.progress is not None:
             self.progress.replace(part.progress)
-        table = self.swept[part.table]
-        if part.after is None:
-            has_changed = table.merge(part.put)
+        if part.table in self._divisible:
+            has_changed = self._take_entries(self._divisible[part.table], part)
+        elif part.after is None:
+            has_changed = self.swept[part.table].merge(part.put)
         else:
-            has_changed = table.replace_range(part.after, part.upto, part.put)
+            has_changed = self.swept[part.table].replace_range(part.after, part.upto, part.put)
         if part.version is not None and part.version != self.version_of(part.table):
             has_changed = True
             if part.table == "topics":
@@ -168,6 +191,25 @@ class StateMachine:
                 self.groups.version = part.version
         changed = frozenset({part.table}) if has_changed else _NOTHING.changed
         return Events(changed, are_rules_told=part.table == "rules")
+
+    def _take_entries(self, table: Divisible, part: SweepPart) -> bool:
+        """Takes over a part of a table whose entries may be told in several."""
+        former, self._divided = self._divided, None
+        if part.after is not None:
+            put, name = part.put, part.upto
+            if part.goes_on and name is not None and name in put:
+                self._divided = _Divided(part.sweep_id, part.part + 1, name, [put[name]])
+                # What the next parts tell must not be forgotten when they never come.
+                put = {**put, name: table.joined(name, put[name])}
+            return table.replace_range(part.after, name, put)
+        has_changed = table.merge(part.put)
+        if former is not None and (part.sweep_id, part.part) == (former.sweep_id, former.next_part):
+            parts = [*former.parts, part.put.get(former.name)]
+            if part.goes_on:
+                self._divided = former._replace(next_part=part.part + 1, parts=parts)
+            else:
+                has_changed |= table.keep_only(former.name, parts)
+        return has_changed
 
     def _note_part(self, part: SweepPart, index: int) -> None:
         """Follows sweeps part by part: one that lacks a part is none."""

@@ -204,6 +204,20 @@ class QueueLocks:
         self.put(put)
         return has_changed
 
+    def joined(self, name: str, value: Sequence[LockRow]) -> list[LockRow]:
+        """Returns the locks of a group, changed by a part of them."""
+        changed = {QueueKey(*row[:3]) for row in value}
+        kept = self._rows(name) if name in self._locks else []
+        return [*(row for row in kept if QueueKey(*row[:3]) not in changed), *value]
+
+    def keep_only(self, name: str, parts: Sequence[Sequence[LockRow] | None]) -> bool:
+        """Frees the queues of a group that none of some parts has; returns whether any was."""
+        told = {QueueKey(*row[:3]) for part in parts for row in part or ()}
+        gone = [queue for queue in self._locks.get(name, ()) if queue not in told]
+        for queue in gone:
+            self._drop(name, queue)
+        return bool(gone)
+
     # As a document.
 
     def document(self) -> Document:

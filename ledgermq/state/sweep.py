@@ -141,6 +141,7 @@ class StateSweep:
                     {},
                     None if place else after,
                     upto,
+                    place < len(entries) - 1,
                     self._machine.version_of(table),
                     None if part + place else self._machine.progress.to_record(),
                 ),

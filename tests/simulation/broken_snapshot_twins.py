@@ -23,6 +23,16 @@ def later_parts_replace_the_earlier() -> list[Patch]:
     return [(StateMachine, "_take_part", take_part)]
 
 
+def first_part_replaces_the_entry() -> list[Patch]:
+    """What the next parts tell is forgotten until they come."""
+    original = StateMachine._take_part
+
+    def take_part(self: Any, part: Any, index: int) -> Any:
+        return original(self, replace(part, goes_on=False), index)
+
+    return [(StateMachine, "_take_part", take_part)]
+
+
 def snapshot_without_cursors() -> list[Patch]:
     original = sweep.sweep_body
 

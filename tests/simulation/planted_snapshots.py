@@ -45,4 +45,12 @@ SNAPSHOT_MUTATIONS = (
         60,
         POWER,
     ),
+    Mutation(
+        "M96",
+        "the first part of a snapshot's entry replaces the entry",
+        twins.first_part_replaces_the_entry,
+        snapshots.entry_whose_last_parts_are_lost,
+        60,
+        {**WIDE, "fault_every_ms": 300.0},
+    ),
 )

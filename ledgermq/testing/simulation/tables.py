@@ -105,6 +105,8 @@ class TableWatch:
         if value["kind"] != "sweep":
             return
         after, upto = value.get("after"), value.get("upto")
+        if value.get("goes_on"):
+            self._hit("part of a snapshot's entry that goes on")
         if after is None:
             self._hit("later part of a snapshot's entry")
             return

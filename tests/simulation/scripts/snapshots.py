@@ -1,5 +1,6 @@
 """Snapshots of the broker's state, flushes without room, and files that are replaced."""
 
+from ledgermq.dledger.messages import AppendRequest
 from ledgermq.testing.simulation.clients import RETURNING_TOPIC
 from ledgermq.testing.simulation.deliveries import deliver
 from ledgermq.testing.simulation.invariants import demand
@@ -37,6 +38,36 @@ def entry_in_several_parts() -> None:
     stage.hand_over("n1", "n2")
     found = stage["n2"].broker.state.offsets.of_topic("many-queues", RETURNING_TOPIC)
     demand(found == dict.fromkeys(range(_QUEUES), 8), "I25 group offset forgotten", found)
+    stage.settle()
+
+
+def entry_whose_last_parts_are_lost() -> None:
+    """A leader that is lost between the parts of an entry has nothing of the entry forgotten: the
+    next one has it whole.
+    """
+    stage = group(sweep_step_bytes=512, returning_queue_count=_QUEUES)
+    demand(make_topic(stage, "n0", RETURNING_TOPIC, _QUEUES) == [None], "it is made")
+    stage["n0"].enter(stage.world.topic_operator.commit_all, stage["n0"], 7)
+    stage.run(2_000)
+    counts = stage.world.counts
+    begun: set[str] = set()
+
+    def is_behind(message: AppendRequest) -> bool:
+        """Whether a push comes behind the one that has the entry's first part."""
+        if message.target in begun:
+            return True
+        if b'"goes_on":true' in bytes(message.entries.data):
+            begun.add(message.target)
+        return False
+
+    for member_id in ("n1", "n2"):
+        stage.hold(AppendRequest, "n0", member_id, is_behind)
+    stage["n0"].enter(stage["n0"].broker.state.begin_sweep)
+    name = "part of a snapshot's entry that goes on"
+    stage.until(lambda: counts.get(name, 0) > 0, "the first part is committed")
+    stage.kill("n0")
+    stage.lead("n1")
+    demand(counts.get("later part of a snapshot's entry", 0) < 5, "the rest is lost")
     stage.settle()
 
 
