@@ -146,7 +146,7 @@ def run(kind: str, minutes: float) -> str:
     for values in samples:
         part = len(values) // 3
         earlier, later = (statistics.mean(v) for v in (values[part : 2 * part], values[-part:]))
-        row.append(f"{values[0]:.0f} / {earlier:.0f} / {later:.0f} / {max(values):.0f}")
+        row.append(f"{values[0]:.0f}, {earlier:.0f}, {later:.0f}, {max(values):.0f}")
         assert later <= GROWTH * earlier + GROWTH_MB, f"{kind}: grows, MB: {values}"
     return f"| {' | '.join([*row, f'{taken:,}'])} |"
 
