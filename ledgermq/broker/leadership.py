@@ -43,8 +43,9 @@ class Leadership:
         self.is_stopping = False
         # Why the ledger of this member stopped, None while it runs.
         self.failure: str | None = None
-        # Why no message is taken although this member serves (a full disk), None when they are.
+        # Why no message is taken although this member serves, None when they are; by subject.
         self.closed_because: str | None = None
+        self._closures: dict[str, str] = {}
         # Why this member does not serve although it leads: its state is not complete. Empty when it
         # is.
         self.doubt = ""
@@ -60,6 +61,8 @@ class Leadership:
         self.followers = ""
         # Which settings differ that all members should share; empty while none does.
         self.settings_difference = ""
+        # Clocks of the group that are wrong, empty for none; this machine's minus their median.
+        self.clock_alarm, self.clock_difference_ms = "", 0
         # How far the log's latest store time is ahead of this machine's clock, 0 when it is not.
         self.log_ahead_ms = 0
         # Asks whether this follower has applied all that was granted before; the ledger's owner
@@ -120,6 +123,15 @@ class Leadership:
         self.role = FAILED
         self.leader_id = None
         self.is_serving = False
+
+    def close_for(self, subject: str, reason: str | None) -> None:
+        """Takes why no messages are taken for the sake of a subject ("disk", "clock"), or that
+        this is over (None).
+        """
+        self._closures.pop(subject, None)
+        if reason is not None:
+            self._closures[subject] = reason
+        self.closed_because = "; ".join(self._closures.values()) or None
 
     @property
     def takes_messages(self) -> bool:

@@ -32,8 +32,8 @@ _FOLLOWER = re.compile(r"(\S+) \d+ entries and \d+ bytes behind, heard (\d{1,18}
 _SILENCE_MS_MAX = 10_000
 # Figures of a broker that say that something is wrong, where they are not empty.
 _ALARMS = (
-    "ledgerAlarm", "ledgerRepair", "ledgerRejectedPeers", "ledgerBootstrap", "stateAlarm",
-    "accessAlarm",
+    "ledgerAlarm", "ledgerRepair", "ledgerRejectedPeers", "ledgerBootstrap", "ledgerClock",
+    "stateAlarm", "accessAlarm",
 )  # fmt: skip
 
 

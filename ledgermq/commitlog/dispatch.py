@@ -24,6 +24,7 @@ from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.row import Arrival, Row
 from ledgermq.commitlog.row_loops import put_rows
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.store_times import latest_of
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.errors import DiskFullError
@@ -297,8 +298,7 @@ class Dispatcher:
         with_keys: bool = True,
     ) -> None:
         key_rows, latest = put_rows(rows, first, arrivals, _put_light)
-        if latest > self.dispatched_timestamp:
-            self.dispatched_timestamp = latest
+        self.dispatched_timestamp = latest_of(self.dispatched_timestamp, latest)
         if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
         self._files.made(len(rows))

@@ -16,6 +16,7 @@ from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.row import Row, TopicQueue
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.store_times import StoreTimes
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.dledger.storage import LedgerStore
 
@@ -52,7 +53,7 @@ class DLedgerCommitLog(MessageWriter):
         self,
         ledger: Ledger,
         queue_offsets: QueueOffsets,
-        clock_ms: Callable[[], int],
+        store_times: StoreTimes,
         limits: StoreConfig,
         row_maker: RowMaker,
         appended: Callable[[AppendedRun], None],
@@ -62,7 +63,7 @@ class DLedgerCommitLog(MessageWriter):
         Args:
             appended: gets it, once for each run of entries, before `append` returns.
         """
-        super().__init__(queue_offsets, clock_ms, limits, row_maker)
+        super().__init__(queue_offsets, store_times, limits, row_maker)
         self._ledger = ledger
         self._appended = appended
 

@@ -180,7 +180,8 @@ class KeyIndex:
         for file in self._index_files[::-1]:
             file.forget_read()
             header = file.header
-            if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
+            is_inverted = header.end_timestamp < header.begin_timestamp
+            if is_inverted or header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
                 pieces = file.lookup(key_hash, count_max - len(found), begin_ms, end_ms, links_left)
                 while (ended := _next(pieces)) is None:
                     yield

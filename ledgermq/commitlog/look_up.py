@@ -6,7 +6,7 @@ that make the same claim.
 Source: ConsumeQueue.getOffsetInQueueByTime, DefaultMessageStore.queryMessage of 4.9.3.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
@@ -147,22 +147,27 @@ class LookUp:
     def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> int:
         """Return the offset of the message stored nearest to a time; the earlier one on a tie.
 
+        Store times rise along a queue, except where they fall behind messages of a clock that was
+        far ahead: those are passed over when the time is that of messages behind them.
+
         Returns: 0 for an empty queue; the first or last offset when the time lies outside.
         """
-        low, high = queue.min_offset, queue.max_offset
-        if low >= high:
+        first, behind = queue.min_offset, queue.max_offset
+        if first >= behind:
             return 0
-        first, behind = low, high
-        # The first message stored at that time or later; store times never fall along a queue.
-        while low < high:
-            middle = (low + high) // 2
-            stored = self.store_time(queue, middle)
-            if stored is None:
-                return 0
-            if stored < timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
+        last_ms = self.store_time(queue, behind - 1)
+        if last_ms is None:
+            return 0
+        if last_ms < timestamp_ms:
+            return behind - 1
+        low = self._first_stored(queue, first, behind, lambda ms: ms >= timestamp_ms)
+        while low < behind:
+            right = self.store_time(queue, low)
+            if right is None or right <= last_ms:
+                break
+            # It is later than the last message: stored by a clock that was ahead.
+            first = self._first_stored(queue, low, behind, lambda ms: ms <= last_ms)
+            low = self._first_stored(queue, first, behind, lambda ms: ms >= timestamp_ms)
         if low == behind:
             return behind - 1
         if low == first:
@@ -171,6 +176,21 @@ class LookUp:
         if right is None or left is None:
             return 0
         return low if right - timestamp_ms < timestamp_ms - left else low - 1
+
+    def _first_stored(
+        self, queue: ConsumeQueue, low: int, high: int, is_there: Callable[[int], bool]
+    ) -> int:
+        """Return the first offset in [low, high) whose store time fulfils a condition, by binary
+        search; `high` when none does. Messages that are gone fulfil none.
+        """
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_time(queue, middle)
+            if stored is not None and is_there(stored):
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int

@@ -6,7 +6,7 @@ dispatch does. When the log refuses, nothing was appended and no queue offset wa
 Source: CommitLog.java, DLedgerCommitLog.java of 4.9.3 (asyncPutMessage, asyncPutMessages).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.commitlog.config import StoreConfig
@@ -29,6 +29,7 @@ from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import is_queue_name
 from ledgermq.commitlog.row import TopicQueue
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.store_times import StoreTimes
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import (
     RECORD_FIXED_BYTES,
@@ -77,19 +78,19 @@ class MessageWriter:
     def __init__(
         self,
         queue_offsets: QueueOffsets,
-        clock_ms: Callable[[], int],
+        store_times: StoreTimes,
         limits: StoreConfig,
         row_maker: RowMaker,
     ) -> None:
         """Bind the parts.
 
         Args:
-            clock_ms: wall clock, ms since 1970.
+            store_times: says when what is appended is stored.
             limits: body_bytes_max and has_light_queues are used.
             row_maker: makes what dispatch will need.
         """
         self._queue_offsets = queue_offsets
-        self._clock_ms = clock_ms
+        self._store_times = store_times
         self._body_bytes_max = limits.body_bytes_max
         self._has_light_queues = limits.has_light_queues
         self._row_maker = row_maker
@@ -97,16 +98,12 @@ class MessageWriter:
         self._topic_queues: dict[tuple[str, int], TopicQueue] = {}
         # Light queues in which this turn claimed offsets.
         self._light_claimed: list[TopicQueue] = []
-        # Latest store time of the log: the next one is not earlier, whatever the clock says.
+        # Store time of the log's last record.
         self._last_timestamp = 0
 
     def begin_behind(self, timestamp: int) -> None:
-        """Begin to append behind records of which the latest was stored at a time."""
+        """Begin to append behind a record that was stored at a time."""
         self._last_timestamp = timestamp
-
-    def go_on_from(self, timestamp: int) -> None:
-        """Store nothing earlier from now on: somebody else appends a record of that time."""
-        self._last_timestamp = max(self._last_timestamp, timestamp)
 
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
         """Append the messages of a whole turn, in order, at once.
@@ -123,7 +120,7 @@ class MessageWriter:
             return []
         if not self._queue_offsets.is_open:
             raise LeaderNotReadyError()
-        timestamp = max(self._clock_ms(), self._last_timestamp)
+        timestamp = self._store_times.next_ms(self._last_timestamp)
         turn = self._queue_offsets.begin_turn()
         self._light_claimed = []
         bodies, numbers, messages = self._encode(messages, timestamp)

@@ -47,7 +47,7 @@ class PlainMessageStore(MessageStore):
         self._commit_log = PlainWriter(
             log,
             self._queue_offsets,
-            clock_ms,
+            self.store_times,
             config,
             self._row_maker,
             self._plain_dispatcher.appended_plain,

@@ -14,6 +14,7 @@ from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.row import TopicQueue
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.store_times import StoreTimes
 
 
 class PlainWriter(MessageWriter):
@@ -23,13 +24,13 @@ class PlainWriter(MessageWriter):
         self,
         log: PlainCommitLog,
         queue_offsets: QueueOffsets,
-        clock_ms: Callable[[], int],
+        store_times: StoreTimes,
         limits: StoreConfig,
         row_maker: RowMaker,
         appended: Callable[[PlainRun], None],
     ) -> None:
         """Bind the parts; they are those of DLedgerCommitLog."""
-        super().__init__(queue_offsets, clock_ms, limits, row_maker)
+        super().__init__(queue_offsets, store_times, limits, row_maker)
         self._log = log
         self._appended = appended
 

@@ -85,13 +85,26 @@ def decide(
     # DLedger keeps its files an hour longer than fileReservedTime says.
     expired_ms = now_ms - (config.reserved_hours + 1) * _HOUR_MS
     drop_before = 0
-    for segment in segments[:SEGMENTS_MAX]:
+    for segment, stored_ms in zip(segments[:SEGMENTS_MAX], _ages(segments, now_ms), strict=False):
         if reason is not CleanReason.DISK_FORCED:
             is_needed = needed_position is not None and segment.end_position > needed_position
-            if is_needed or segment.last_timestamp > expired_ms:
+            if is_needed or stored_ms > expired_ms:
                 break
         drop_before = segment.end_position
     return CleanDecision(drop_before, reason, is_disk_full)
+
+
+def _ages(segments: Sequence[SegmentAge], now_ms: int) -> list[int]:
+    """Return the store time of each segment's last record; of one from a clock that was ahead of
+    now, that of the segment behind it, which is no older.
+    """
+    ages: list[int] = []
+    behind_ms = now_ms
+    for segment in reversed(segments):
+        if segment.last_timestamp <= now_ms:
+            behind_ms = segment.last_timestamp
+        ages.append(behind_ms)
+    return ages[::-1]
 
 
 def is_full(disk_percent: int, config: StoreConfig, *, was_full: bool) -> bool:

@@ -59,6 +59,7 @@ from ledgermq.commitlog.row import Arrival
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.scrub import Scrub
 from ledgermq.commitlog.segment_ages import SegmentAges
+from ledgermq.commitlog.store_times import StoreTimes, latest_of
 from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -97,6 +98,7 @@ class MessageStore:
         self._store = store
         self._file_system = file_system
         self._clock_ms = clock_ms
+        self.store_times = StoreTimes(clock_ms)
         self._read_at = read_at
         self._mode = ReadMode() if mode is None else mode
         self._files = DerivedFiles(file_system, config.open_files_max, self._mode)
@@ -139,8 +141,7 @@ class MessageStore:
         self._flush_is_running = False
         self._state: Callable[[], tuple[int, StateMark | None]] = lambda: (-1, None)
         self._on_state_index: Callable[[int], object] = lambda index: None
-        # The last decision's word on the disk.
-        self.is_disk_full = False
+        self.is_disk_full = False  # As the last decision says.
 
     def _new_dispatcher(self) -> Dispatcher:
         return Dispatcher(
@@ -215,7 +216,7 @@ class MessageStore:
         self._commit_log = DLedgerCommitLog(
             ledger,
             self._queue_offsets,
-            self._clock_ms,
+            self.store_times,
             self._config,
             self._row_maker,
             self._dispatcher.appended,
@@ -234,19 +235,20 @@ class MessageStore:
     # --- writing ---
 
     def next_store_time(self, last_record: bytes) -> int:
-        """Return the time of a record that is appended now, by whomever: no earlier than any there.
+        """Return the time of a record that is appended now, by whomever: see StoreTimes.
 
         Args:
             last_record: of the log, which need not be dispatched; b"" when there is none.
         """
-        latest = max(self._clock_ms(), self._dispatcher.dispatched_timestamp)
+        last_ms = self._dispatcher.dispatched_timestamp
         # What is no record has no time.
         with contextlib.suppress(RemoteProtocolError):
-            latest = max(latest, decode_record_head(last_record).store_timestamp)
+            last_ms = latest_of(last_ms, decode_record_head(last_record).store_timestamp)
+        next_ms = self.store_times.next_ms(last_ms)
         if self._commit_log is not None:
-            # What is appended behind it, before it is dispatched, is no earlier either.
-            self._commit_log.go_on_from(latest)
-        return latest
+            # What is appended behind it, before it is dispatched, follows it.
+            self._commit_log.begin_behind(next_ms)
+        return next_ms
 
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
         """Append a turn's messages: see MessageWriter.append.
@@ -433,9 +435,8 @@ class MessageStore:
 
     @property
     def dispatched_timestamp(self) -> int:
-        """Return the latest store time of all records that readers may see; 0 when there is none.
-
-        Those of the log never fall, but where a Java leader's clock was set back.
+        """Return the latest store time of the records that readers may see, see `latest_of`; 0 when
+        there is none.
         """
         return self._dispatcher.dispatched_timestamp
 

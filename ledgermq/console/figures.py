@@ -75,7 +75,13 @@ def figures_of(table: dict[str, str]) -> Figures:
         repair=table.get("ledgerRepair", "")[:TEXT_CHARS_MAX],
         alarms=[
             f"{name}: {table[name][:TEXT_CHARS_MAX]}"
-            for name in ("ledgerAlarm", "ledgerSettings", "stateAlarm", "accessAlarm")
+            for name in (
+                "ledgerAlarm",
+                "ledgerSettings",
+                "ledgerClock",
+                "stateAlarm",
+                "accessAlarm",
+            )
             if table.get(name)
         ],
         delays=_delays(table),

@@ -27,6 +27,8 @@ _DEFAULTS: Final = {
     # for half a second shall not cause another.
     "minVoteIntervalMs": "10",
     "maxVoteIntervalMs": "50",
+    # All brokers have one clock, which tests move by leaps.
+    "ledgerClockSkewMax": "0",
     # A clock that is weeks ahead makes no message too old, and a laptop's disk may be rather full.
     "fileReservedTime": "1000000",
     "diskMaxUsedSpaceRatio": "95",

@@ -16,6 +16,7 @@ from ledgermq.commitlog.encoding import AppendMessage
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.store_times import StoreTimes
 from ledgermq.dledger.entry import EntryCodec, EntrySlice
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.checksum import crc32c
@@ -188,7 +189,7 @@ def _append(messages: list[AppendMessage], cut: int, *, has_light: bool) -> Any:
     offsets.told_in_segment = 0
     limits = StoreConfig(root="/nowhere", has_light_queues=has_light)
     ledger: Any = _Ledger(cut)
-    log = DLedgerCommitLog(ledger, offsets, lambda: AT_MS, limits, maker, runs.append)
+    log = DLedgerCommitLog(ledger, offsets, StoreTimes(lambda: AT_MS), limits, maker, runs.append)
     results = log.append(messages)
     heads = [(run.first_index, run.term, run.position) for run in runs]
     return results, heads, [_outcome(lambda run=run: run.rows) for run in runs]

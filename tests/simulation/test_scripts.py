@@ -12,6 +12,7 @@ from tests.simulation.planted_mistakes import MUTATIONS
 from tests.simulation.scripts import (
     births,
     brokers,
+    clocks,
     disks,
     elections,
     expiry,
@@ -47,6 +48,7 @@ SCRIPTS = [
         elections,
         disks,
         brokers,
+        clocks,
         new_group,
         starved,
         births,

@@ -142,7 +142,10 @@ ROOMS: dict[str, Room] = {
         ),
     ),
     "broker.counts": Room(rooms=frozenset({"broker", "broker.counts", "measures", "protocol"})),
-    "broker.clocks": Room(rooms=frozenset({"broker.clocks"}), packages=_TWISTED),
+    "broker.clocks": Room(
+        rooms=frozenset({"broker.clocks", "broker", "dledger", "dledger.replica"}),
+        packages=_TWISTED,
+    ),
     "broker.clients": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.config", "broker.selectors", "broker.records"}
@@ -305,7 +308,7 @@ ROOMS: dict[str, Room] = {
     "testing.simulation": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.offsets", "broker.sends", "broker.service", "broker.storage"}
-        | {"broker.waits"}
+        | {"broker.waits", "broker.clocks"}
         | {"testing.simulation", "commitlog", "dledger", "protocol"}
         | {"dledger.store", "dledger.replica"},
         packages=_TWISTED,

@@ -142,6 +142,8 @@ class AdminProcessor:
             "ledgerAlarm": leadership.membership_alarm or "",
             "ledgerRepair": leadership.failure or leadership.repair or "",
             "ledgerSettings": leadership.settings_difference,
+            "ledgerClock": leadership.clock_alarm,
+            "ledgerClockDifferenceMs": str(leadership.clock_difference_ms),
             "ledgerTimeAheadMs": str(leadership.log_ahead_ms),
             "ledgerSyncMs": str(leadership.tell_sync_ms()),
             "stateAlarm": leadership.alarm or "",

@@ -1,10 +1,11 @@
 """LogTimes: the store times of the log against the clocks of this machine.
 
-Store times never fall. So a leader whose clock is behind the log stores with the log's latest time
-until its clock has come so far: for milliseconds after a change of leader, and for years where one
-machine's clock was years ahead while it led. Nothing is lost, but searches by time see one moment
-there, and retention a young log. Only people can tell which clock is wrong; so each member says
-when the log is ahead of it, and a leader when it begins to store far ahead of the log.
+Store times do not fall while no majority of the group's clocks says that they are wrong
+(`clock_guard.py`). So a leader whose clock is behind the log stores with the log's latest time
+until its clock has come so far: for milliseconds after a change of leader, and for years where the
+machine of a single broker was years ahead. Nothing is lost, but searches by time see one moment
+there, and retention a young log. Each member says when the log is ahead of it, and a leader when it
+begins to store far ahead of the log.
 """
 
 from collections.abc import Callable
@@ -80,7 +81,8 @@ class LogTimes:
             _log.warn(
                 "the latest store time in the log is {seconds} s ahead of this machine's clock, so"
                 " one clock of the group is wrong, or was: a leader with a clock like this one"
-                " stores all with that time until its clock has come so far",
+                " stores all with that time until its clock has come so far, unless a majority of"
+                " the group's clocks agrees with it",
                 seconds=ahead_ms // 1000,
             )
         return ahead_ms

@@ -151,6 +151,7 @@ class BrokerConfig:
     store_root: Path
     commit_log_path: Path
     flush_disk_type: str
+    clock_skew_max_ms: int
     segment_bytes: int
     index_segment_bytes: int
     queue_segment_bytes: int

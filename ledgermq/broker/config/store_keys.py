@@ -153,6 +153,16 @@ LEDGER_KEYS: Final = (
         "",
         "Ids that should lead, joined with a semicolon.",
     ),
+    integer(
+        "ledgerClockSkewMax",
+        "clock_skew_max_ms",
+        60_000,
+        "ms",
+        0,
+        86_400_000,
+        "How far the clocks of the members may be apart; a member that differs by more from a"
+        " majority does not lead. 0: they are not compared.",
+    ),
     text_key(
         "ledgerMemberAddresses",
         "ledger_member_networks",

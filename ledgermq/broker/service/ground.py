@@ -9,6 +9,7 @@ from ledgermq.broker.access.sharing import rules_table_of
 from ledgermq.broker.audit.recorder import recorder_of
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.clients.ports import ClientPorts
+from ledgermq.broker.clocks.clock_guard import ClockGuard
 from ledgermq.broker.clocks.expiry_clock import ExpiryClock
 from ledgermq.broker.clocks.log_times import LogTimes
 from ledgermq.broker.config.broker_config import BrokerConfig
@@ -84,6 +85,8 @@ class Ground:
         keeper = self.storage.keeper
         self.leadership.tell_sync_ms = lambda: round(keeper.recent_sync_s * 1000)
         self.log_times = LogTimes(self.messages, self.now_ms, self.clock_ms)
+        # None without a ledger.
+        self.clock_guard: ClockGuard | None = None
         steady_ms = None if now_ms else self.clock_ms
         self.expiry = ExpiryClock(self.now_ms, steady_ms, self.log_times)
         send_fields = {

@@ -43,6 +43,7 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
         listens=config.is_group_member,
         listen_host=listen_host,
         flush_disk_type=FlushDiskType(config.flush_disk_type),
+        clock_skew_max_ms=config.clock_skew_max_ms,
         founder_ids=config.ledger_founder_ids,
         preferred_leader_ids=config.preferred_leader_ids,
         member_networks=config.ledger_member_networks,

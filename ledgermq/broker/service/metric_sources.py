@@ -147,6 +147,9 @@ class MetricSources:
             "ledgermq_raft_leader_changes_total": leadership.leaders_count,
             "ledgermq_ledger_failed": int(leadership.failure is not None),
             "ledgermq_ledger_settings_differ": int(bool(leadership.settings_difference)),
+            "ledgermq_clock_difference_seconds": leadership.clock_difference_ms / 1000,
+            "ledgermq_clock_alarm": int(bool(leadership.clock_alarm)),
+            "ledgermq_log_ahead_seconds": leadership.log_ahead_ms / 1000,
             "ledgermq_ledger_repair_state": _repair_state(leadership.repair, view),
         }
         if isinstance(member, Replica) and view is not None:

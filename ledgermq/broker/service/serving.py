@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
+from ledgermq.broker.clocks.clock_guard import ClockGuard
 from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.config.memory import machine_memory_bytes
 from ledgermq.broker.ha.plain_member import PlainMember
@@ -166,7 +167,10 @@ class Serving:
             keeper=storage.keeper,
             repair_mark=storage.repair_mark,
             formats=told_formats(ground.state, storage.state_repair),
+            wall_ms=ground.now_ms,
         )
+        guard = ground.clock_guard = ClockGuard(replica.clocks, ground.leadership)
+        ground.messages.store_times.set_judge(guard.store_time, guard.limit_ms)
         ground.state.formats.group = replica.formats
         ground.state.confirm_lead = lead_confirmation(replica)
         ground.leadership.confirm_read = read_confirmation(

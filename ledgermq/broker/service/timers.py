@@ -81,7 +81,7 @@ class Timers:
         pulls, statistics = self._processors.pulls, self._processors.statistics
         schedule.every(_ANSWER_DUE_MS, self._proposals.expire)
         schedule.every(_ANSWER_DUE_MS, pulls.answer_due)
-        schedule.every(_DELIVERY_DUE_MS, self._processors.delays.run)
+        schedule.every(_DELIVERY_DUE_MS, self._deliver)
         schedule.every(_DELIVERY_DUE_MS, self._processors.transactions.run)
         schedule.every(_SCAN_MS if config.is_long_polling_on else _SECOND_MS, pulls.scan)
         schedule.every(config.offsets_replication_ms, ground.state.write_offsets)
@@ -96,6 +96,12 @@ class Timers:
         if config.is_acl_on:
             schedule.every(_RULES_MS, ground.state.access_changes.reload)
 
+    def _deliver(self) -> None:
+        """Delivers what is due, unless this machine's clock is a wrong one."""
+        guard = self._ground.clock_guard
+        if guard is None or not guard.is_outlier:
+            self._processors.delays.run()
+
     def _each_second(self) -> None:
         ground, leadership, storage = self._ground, self._ground.leadership, self._ground.storage
         leadership.repair = storage.repair_reason()
@@ -105,6 +111,8 @@ class Timers:
         leadership.followers = followers_text(self._member.view())
         leadership.rejected_peers = "; ".join(self._member.refusals.texts())
         leadership.settings_difference = self._member.flush_modes.difference
+        if ground.clock_guard is not None:
+            ground.clock_guard.look()
         leadership.log_ahead_ms = ground.log_times.look()
         proposals, pulls = self._proposals, self._processors.pulls
         ground.rates.sample(

@@ -68,6 +68,8 @@ class DiskCare:
         self._expiry_ms = expiry_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
+        # As it was told last.
+        self._is_disk_full = False
         self._is_store_lost = False
         # As the member was told last.
         self._declines = False
@@ -98,8 +100,8 @@ class DiskCare:
 
     def _decline(self) -> None:
         """Has the member lead only where it can do a leader's work."""
-        storage = self._storage
-        declines = storage.messages.is_disk_full or bool(storage.state_repair.doubt)
+        is_closed = self._leadership.closed_because is not None
+        declines = is_closed or bool(self._storage.state_repair.doubt)
         if declines is not self._declines:
             self._declines = declines
             self._member.decline_leadership(declines)
@@ -123,14 +125,15 @@ class DiskCare:
     def _clean(self) -> None:
         hour = time.localtime().tm_hour
         self._storage.clean(self._expiry_ms(), hour, self._member.needed_index)
-        self._decline()
-        leadership = self._leadership
+        leadership, reason = self._leadership, None
         if self._storage.messages.is_disk_full:
             used = self._storage.disk_used_percent()
-            leadership.closed_because = (
+            reason = (
                 f"the disk of {self._config.store_root} is full, {used} % are used"
                 " (key diskMaxUsedSpaceRatio)"
             )
-        elif leadership.closed_because is not None:
-            _log.info("the disk has room again, messages are taken")
-            leadership.closed_because = None
+        elif self._is_disk_full:
+            _log.info("the disk has room again")
+        self._is_disk_full = reason is not None
+        leadership.close_for("disk", reason)
+        self._decline()

@@ -108,6 +108,20 @@ ALERTS: Final = (
         f"{_MEMBER} and another member acknowledge in different flush modes.",
     ),
     Alert(
+        "ClocksDiffer",
+        "ledgermq_clock_alarm == 1",
+        "1m",
+        "critical",
+        f"{_MEMBER} and another member have clocks that are too far apart.",
+    ),
+    Alert(
+        "LogAhead",
+        "ledgermq_log_ahead_seconds > 60",
+        "5m",
+        "warning",
+        f"The log of {_MEMBER} is {{{{ $value }}}} s ahead of its clock.",
+    ),
+    Alert(
         "CommitSlow",
         _P99.format("ledgermq_raft_commit_duration_seconds") + " > 0.25",
         "10m",

@@ -122,6 +122,24 @@ _ROWS: Final = (
         "1 while another member has another flushDiskType.",
     ),
     Family(
+        "ledgermq_clock_difference_seconds",
+        "gauge",
+        (),
+        "This member's wall clock minus the median of the group's; 0 for no other known.",
+    ),
+    Family(
+        "ledgermq_clock_alarm",
+        "gauge",
+        (),
+        "1 while clocks of the group are further apart than ledgerClockSkewMax.",
+    ),
+    Family(
+        "ledgermq_log_ahead_seconds",
+        "gauge",
+        (),
+        "How far the last store time of the log is ahead of this member's clock.",
+    ),
+    Family(
         "ledgermq_ledger_repair_state",
         "gauge",
         (),

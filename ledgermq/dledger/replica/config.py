@@ -57,6 +57,8 @@ class ReplicaConfig:
     listens: bool = True
     # Interface to listen on; empty: all of them.
     listen_host: str = ""
+    # Wall clocks of members that differ by more do not agree; 0: they are not compared.
+    clock_skew_max_ms: int = 60_000
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
     # Longest time that an entry stays in the page cache alone under ASYNC_FLUSH.
     flush_interval_ms: int = 500

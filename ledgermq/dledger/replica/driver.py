@@ -18,10 +18,11 @@ disk without room is waited for. Any other error of the disk or of the core stop
 good: it falls silent, the others elect.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
@@ -46,6 +47,7 @@ from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.replica.applying import Applier, Applying, ApplyTimes
 from ledgermq.dledger.replica.birth_log import BirthLog
 from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.clock_exchange import ClockExchange
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.confirming import Confirming
 from ledgermq.dledger.replica.connections import Connections, MakeLinks
@@ -70,6 +72,10 @@ _READIES_MAX: Final = 4
 _log = Logger()
 
 
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Replica:
     """One member of a group on a reactor.
 
@@ -92,13 +98,14 @@ class Replica:
         keeper: Keeper | None = None,
         repair_mark: RepairMark | None = None,
         formats: Callable[[], Formats] = Formats,
+        wall_ms: Callable[[], int] = _wall_clock_ms,
     ) -> None:
         """Opens nothing yet.
 
         Args:
             config: identity, addresses, limits.
             reactor: gives TCP, time and threads; its clock should be monotonic.
-            store: open; stays the caller's, who closes it after `stop`.
+            store: open; the caller closes it after `stop`.
             vote_store: of the same member.
             codec: as the group's other members have it.
             rng: draws election times.
@@ -108,16 +115,15 @@ class Replica:
             keeper: does what waits for the disk; its owner stops it. None: one of this member.
             repair_mark: of the same store; None: what was forgotten is forgotten by a restart.
             formats: tells what the applier reads and needs; asked when members connect.
+            wall_ms: the members compare it.
         """
         self.config, self._reactor = config, reactor
         self._vote_store, self._codec = vote_store, codec
         self._recollection = Recollection(config.self_id, vote_store, repair_mark)
         self._rng, self._opening_body = rng, opening_body
-        # Readers must stay at or below `commit_index`.
-        self.store, self.self_id = store, config.self_id
+        self.store, self.self_id = store, config.self_id  # Read up to `commit_index` only.
         self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
-        # Why the member stopped by itself; None while it is well.
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # Why the member stopped by itself.
         self._keeper, self._owns_keeper = keeper or Keeper(reactor), keeper is None
         self._durability = Durability(
             config,
@@ -130,6 +136,7 @@ class Replica:
         )
         self._applying = Applying(applier, config.apply_count_max)
         self.formats = GroupFormats(config.self_id, self.peer_ids, formats)
+        self.clocks = ClockExchange(config, wall_ms, reactor.seconds)
         self.flush_modes = FlushModes(config.self_id, self.peer_ids, config.flush_disk_type)
         self.refusals = Refusals(config.self_id, reactor.seconds)
         self.contradictions = Contradictions(config)
@@ -138,8 +145,7 @@ class Replica:
         self._connections = make_links(reactor, config, store, codec, self, self.clients)
         self._raft: Raft | None = None  # Before `start`.
         self._inbox = Inbox(config.inbox_bytes_max)  # What the core has not taken.
-        no_call: Any = None
-        self._turn_call = self._tick_call = self._upkeep_call = no_call
+        self._turn_call = self._tick_call = self._upkeep_call = cast(Any, None)
         self._apply_times, self._tick_at_ms = ApplyTimes(reactor, self._schedule_turn), 0.0
         self._is_running, self._flush_s = False, config.flush_interval_ms / 1000
         self._disk_steps = DiskSteps(

@@ -48,7 +48,7 @@ from ledgermq.dledger.replica.greetings import Greetings, Key, Link
 from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
 from ledgermq.dledger.replica.member_addresses import MemberAddresses
 from ledgermq.dledger.replica.peers import MemberEvents, check_bounds, send_binary
-from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, BinaryCode
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.dledger.replica.wire_json import MemberAnswer, MemberRequest
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import RemotingCommand
@@ -217,10 +217,10 @@ class Listener:
         if link.peer_id is None:
             self._greetings.close(connection, f"frame {code} before HELLO")
             return
-        if code == BinaryCode.PING:
-            connection.send_frame(PING_ANSWER_FRAME)
-            return
         try:
+            if code == BinaryCode.PING:
+                connection.send_frame(self._events.clocks.answer(body))
+                return
             message = wire_binary.decode(
                 code,
                 body,

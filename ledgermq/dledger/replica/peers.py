@@ -51,6 +51,7 @@ from ledgermq.dledger.replica.admission import (
     NO_SECRET,
     Admission,
 )
+from ledgermq.dledger.replica.clock_exchange import ClockExchange
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.greeting_bodies import (
@@ -60,7 +61,7 @@ from ledgermq.dledger.replica.greeting_bodies import (
     encode_proof,
 )
 from ledgermq.dledger.replica.link_watch import LinkWatch
-from ledgermq.dledger.replica.wire_binary import PING_FRAME, BinaryCode
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.dledger.replica.wire_json import MemberRequest
 from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand
@@ -108,6 +109,10 @@ class MemberEvents(Protocol):
     @property
     def formats(self) -> GroupFormats:
         """What the members' appliers read; connections tell it."""
+
+    @property
+    def clocks(self) -> ClockExchange:
+        """The members' wall clocks; connections exchange them."""
 
     @property
     def flush_modes(self) -> FlushModes:
@@ -270,8 +275,12 @@ class Peer:
                 )
             connection.abort("silent peer")
         elif self.dialect is PeerDialect.LEDGERMQ:
-            connection.send_frame(PING_FRAME)
-            self._watch.asked()
+            self._ping(connection)
+
+    def _ping(self, connection: CommandProtocol) -> None:
+        """Asks for a sign of life, and for the peer's wall clock."""
+        connection.send_frame(self._events.clocks.ping())
+        self._watch.asked()
 
     @property
     def _unreached_looks_max(self) -> int:
@@ -431,6 +440,8 @@ class Peer:
             return
         self._watch.bear(self._looks_max)
         self._open(connection, PeerDialect.LEDGERMQ)
+        # Before the first election that it takes part in.
+        self._ping(connection)
 
     def _open(self, connection: CommandProtocol, dialect: PeerDialect) -> None:
         """Begins to speak."""
@@ -509,9 +520,10 @@ class Peer:
         if self.dialect is not PeerDialect.LEDGERMQ:
             return
         for command in commands:
-            if command.code == BinaryCode.PING_ANSWER:
-                continue
             try:
+                if command.code == BinaryCode.PING_ANSWER:
+                    self._events.clocks.answered(self.peer_id, command.body)
+                    continue
                 message = wire_binary.decode(
                     command.code,
                     command.body,
@@ -536,6 +548,7 @@ class Peer:
             is_tls_next = self.is_open or not self._was_tls_tried
             self._client.use_tls(self._tls.client if is_tls_next else None)
             self._was_tls_tried = is_tls_next
+        self._events.clocks.group.forget(self.peer_id)
         if self.dialect is not PeerDialect.UNKNOWN:
             self.dialect = PeerDialect.UNKNOWN
             self._events.peer_lost(self.peer_id)

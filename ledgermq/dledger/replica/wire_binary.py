@@ -12,7 +12,7 @@ No Base64, no work for each entry: the run goes out as the leader encoded it, in
 is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
 requests came, as frames of their own codes. Who sends and who is meant is settled once, by HELLO,
 which opens a connection (`greeting_bodies.py`). PING is answered on the connection on which it
-came, by the connection's owner and not by the core.
+came, by the connection's owner and not by the core; the answer carries the wall clock.
 A Java peer answers HELLO with "not supported", and the connection goes on in JSON.
 
 `decode` takes any bytes and gives a message or raises RemoteProtocolError. No I/O.
@@ -114,10 +114,15 @@ _VOICES: Final[dict[int, Struct]] = {
     BinaryCode.VOTE_ANSWER: _VOTE_ANSWER,
     BinaryCode.BIRTH: _BIRTH,
 }
+# 8 monotonic time of the sender, us; in an answer the same, and 8 wall clock, ms since 1970
+_PING: Final = Struct(">q")
+_PING_ANSWER: Final = Struct(">qq")
 # 1 is_agreed, 16 id; then ids of members
 _HELD_BIRTH: Final = Struct(">?16s")
 # Ids of members joined: more than any group has.
 _MEMBERS_BYTES_MAX: Final = 4096
+# Of a wall clock: far behind what store times have room for.
+_WALL_MS_MAX: Final = 1 << 53
 # Stands for None where -1 has a meaning of its own.
 _NONE: Final = -2
 
@@ -132,11 +137,6 @@ _HEADER: Final[dict[int, bytes]] = {
     )[4:]
     for code in map(int, BinaryCode)
 }
-# Whole frames, without a body: they are about the connection, not about the log.
-PING_FRAME: Final = _LENGTH.pack(len(_HEADER[BinaryCode.PING])) + _HEADER[BinaryCode.PING]
-PING_ANSWER_FRAME: Final = (
-    _LENGTH.pack(len(_HEADER[BinaryCode.PING_ANSWER])) + _HEADER[BinaryCode.PING_ANSWER]
-)
 
 _VOTE_RESULTS: Final = {int(result): result for result in VoteResult}
 _CODES: Final = {int(code): code for code in DLedgerCode}
@@ -277,6 +277,33 @@ def decode(
             return _decode_read(code, body, sender, target)
         case _:
             return _decode_voice(code, body, sender, target)
+
+
+def ping_frame(sent_us: int) -> bytes:
+    """Returns a PING, which is about the connection and not about the log."""
+    return bytes(_frame(BinaryCode.PING, _PING.pack(sent_us))[0])
+
+
+def ping_answer_frame(ping_body: bytes, wall_ms: int) -> bytes:
+    """Returns the answer to a PING.
+
+    Raises:
+        RemoteProtocolError: the body is none of a PING.
+    """
+    (sent_us,) = _unpack(_PING, BinaryCode.PING, ping_body)
+    return bytes(_frame(BinaryCode.PING_ANSWER, _PING_ANSWER.pack(sent_us, wall_ms))[0])
+
+
+def decode_ping_answer(body: bytes) -> tuple[int, int]:
+    """Returns the time that the PING carried, and the wall clock of the peer.
+
+    Raises:
+        RemoteProtocolError: it is no answer to a PING.
+    """
+    sent_us, wall_ms = _unpack(_PING_ANSWER, BinaryCode.PING_ANSWER, body)
+    if not 0 <= wall_ms <= _WALL_MS_MAX:
+        raise RemoteProtocolError("wall clock", wall_ms, f"0 to {_WALL_MS_MAX}")
+    return sent_us, wall_ms
 
 
 def _frame(code: int, fixed: bytes, data: bytes | memoryview = b"") -> list[bytes | memoryview]:

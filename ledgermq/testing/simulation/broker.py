@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred
 
+from ledgermq.broker.clocks.clock_guard import ClockGuard
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.offsets.processor import OffsetProcessor
 from ledgermq.broker.sends.proposals import Limits, Proposals
@@ -107,6 +108,7 @@ class SimBroker:
             self.leadership, self.state, messages, _NEAR_BYTES, _ignore_offset
         )
         self._replica: Replica | None = None
+        self._clock_guard: ClockGuard | None = None
         # What the message store found; known after `open`.
         self.report: StoreReport | None = None
         # Why the member stopped by itself.
@@ -208,6 +210,8 @@ class SimBroker:
         self.proposals.on_appended = replica.take_turn
         self._scrub = self.messages.make_scrub()
         self.messages.attach(replica)
+        guard = self._clock_guard = ClockGuard(replica.clocks, self.leadership)
+        self.messages.store_times.set_judge(guard.store_time, guard.limit_ms)
         self._reactor.callLater(_TICK_MS / 1000, self._keep_up)
 
     # -- Applier
@@ -257,7 +261,8 @@ class SimBroker:
         Raises:
             BrokerError: nothing was appended.
         """
-        self.leadership.check_serving()
+        if not self.leadership.takes_messages:
+            raise self.leadership.refusal()
         if self.state.find_topic(message.topic) is None:
             raise TopicNotFoundError(message.topic)
         size = len(message.body) + len(message.properties) + 100
@@ -373,10 +378,13 @@ class SimBroker:
         self.proposals.expire()
         if now_ms - self._offsets_at_ms >= _OFFSETS_MS:
             self._offsets_at_ms = now_ms
+            if self._clock_guard is not None:
+                self._clock_guard.look()
             self.state.write_offsets()
             self._sweeps.look()
             if self._replica is not None:
-                self._replica.decline_leadership(bool(self.store.repair.doubt))
+                is_closed = self.leadership.closed_because is not None
+                self._replica.decline_leadership(is_closed or bool(self.store.repair.doubt))
             self._applier.look()
             if self.leadership.is_serving:
                 self.state.expiry.step(self.is_live, OFFSETS_RETENTION_MS)

@@ -18,6 +18,7 @@ from ledgermq.protocol.record import Record, decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 from ledgermq.testing.simulation.deliveries import DELIVERED_TOPIC
 from ledgermq.testing.simulation.invariants import Placed, demand
+from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.tables import TableWatch
 
 _COMMIT_FLAG: Final = 0x8
@@ -43,14 +44,17 @@ class Ack(NamedTuple):
 class BrokerWatch:
     """What clients did and what the log says about it."""
 
-    def __init__(self, tables: TableWatch, *, has_java: bool) -> None:
+    def __init__(self, tables: TableWatch, plan: Plan) -> None:
         """Nothing was sent; `tables` is told of committed records of the broker's state.
 
         Args:
-            has_java: a leader may be a member of Java, whose store times follow its clock back.
+            plan: of the run.
         """
         self._tables = tables
-        self._has_java = has_java
+        # A leader may be a member of Java, whose store times follow its clock back.
+        self._has_java = bool(plan.java_ids)
+        # Store times may fall by more than this; 0: never.
+        self._clock_skew_max_ms = plan.clock_skew_max_ms
         # Latest store time of the committed log.
         self._latest_ms = 0
         # Committed messages of each queue, by queue offset.
@@ -73,9 +77,10 @@ class BrokerWatch:
         place = placed.position + HEAD_BYTES
         demand(record.physical_offset == place, "I19 record does not know its place", index)
         stored_ms, latest_ms = record.store_timestamp, self._latest_ms
-        is_in_time = stored_ms >= latest_ms or self._has_java
+        has_stepped = 0 < self._clock_skew_max_ms < latest_ms - stored_ms
+        is_in_time = stored_ms >= latest_ms or self._has_java or has_stepped
         demand(is_in_time, "I38 store time falls", index, record.topic, stored_ms, latest_ms)
-        self._latest_ms = max(stored_ms, latest_ms)
+        self._latest_ms = stored_ms if has_stepped else max(stored_ms, latest_ms)
         kind = record.sys_flag & TRANSACTION_MASK
         if kind in (0, _COMMIT_FLAG):
             self._take_message(index, record)

@@ -329,6 +329,7 @@ class SimMember:
             self_id=self.id,
             peers=";".join(f"{peer}-127.0.0.1:{i + 1}" for i, peer in enumerate(plan.ids)),
             flush_disk_type=flush,
+            clock_skew_max_ms=plan.clock_skew_max_ms,
             checkpoint_interval_ms=1_000,
             timing=plan.timing,
             timing_with_java=plan.java_timing,
@@ -357,6 +358,7 @@ class SimMember:
             ),
             repair_mark=mark,
             formats=told_formats(broker.state, broker.store.repair),
+            wall_ms=self.wall_ms,
             make_links=make_links,
             keeper=keeper,
         )

@@ -41,6 +41,7 @@ from ledgermq.testing.simulation.plan import Plan
 _TAIL_MS: Final = 10_000.0
 _CUT_RETRY_MS: Final = 150.0
 _CUT_RETRIES_MAX: Final = 20
+_PING_MS: Final = 500
 _RECONNECT_MS: Final = 300.0
 
 
@@ -178,6 +179,7 @@ class SimLinks:
         # Number of the open connection to each peer.
         self.open_links: dict[str, int] = {}
         self._last_number = 0
+        self._exchanged_ms = 0.0
         # The process at the other end of what came in last, for answers.
         self._asked_by: dict[str, SimLinks] = {}
         # The process that asked for a vote or a read, by its number.
@@ -214,7 +216,22 @@ class SimLinks:
             return
         self._last_number += 1
         self.open_links[peer_id] = self._last_number
+        self._exchange_clocks()
         self._events.dialect_found(peer_id, self.dialect_of(peer_id))
+
+    def _exchange_clocks(self) -> None:
+        """What PING and its answers tell, without the messages: those of a link that is cut come
+        to nothing.
+        """
+        network, now_ms = self._network, self._reactor.seconds() * 1000
+        self._exchanged_ms = now_ms
+        for peer_id in self.open_links:
+            peer = network.listening.get(peer_id)
+            is_cut = network.is_cut(self.self_id, peer_id) or network.is_cut(peer_id, self.self_id)
+            if peer is not None and not is_cut and not peer._reactor.is_paused:
+                if self.dialect_of(peer_id) is PeerDialect.LEDGERMQ:
+                    clocks = peer._events.clocks
+                    self._events.clocks.group.measured(peer_id, clocks.wall_ms(), now_ms, now_ms)
 
     def _is_greeted(self, peer_id: str, peer: "SimLinks") -> bool:
         """What HELLO and its answer tell of formats; a process that refused goes on refusing."""
@@ -241,6 +258,7 @@ class SimLinks:
         if self.open_links.get(peer_id) != number:
             return
         del self.open_links[peer_id]
+        self._events.clocks.group.forget(peer_id)
         if not self._reactor.is_dead:
             self._reactor.callLater(0, self._events.peer_lost, peer_id)
             self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
@@ -331,7 +349,9 @@ class SimLinks:
         return head.chain_crc if head.term == entry_id.term else None
 
     def flush(self) -> None:
-        """Nothing gathers here."""
+        """Nothing gathers here; clocks are exchanged as often as PING goes out."""
+        if self._reactor.seconds() * 1000 - self._exchanged_ms >= _PING_MS:
+            self._exchange_clocks()
 
     def name_leader(self, leader_id: str | None) -> None:
         """Nobody asks."""

@@ -74,6 +74,8 @@ class Plan:
     is_sync_flush: bool
     # Members with ASYNC_FLUSH in a group of SYNC_FLUSH.
     async_ids: tuple[str, ...] = ()
+    # Clocks of members that are further apart do not agree; 0: they are not compared.
+    clock_skew_max_ms: int = 0
     # Members that speak DLedger's JSON only.
     java_ids: tuple[str, ...]
     chaos_ms: float
@@ -172,6 +174,7 @@ class Plan:
             ._with_births()
             ._with_programs()
             ._with_returning_topic()
+            ._with_clocks()
         )
 
     def _with_births(self) -> Self:
@@ -199,6 +202,13 @@ class Plan:
             founder_ids=founder_ids,
             added_faults=tuple(added),
         )
+
+    def _with_clocks(self) -> Self:
+        """Draws whether the members compare their clocks, as they do unless it is switched off; of
+        its own, for the other draws stay.
+        """
+        is_on = random.Random(f"clocks {self.seed}").random() < 0.7
+        return replace(self, clock_skew_max_ms=60_000 if is_on else 0)
 
     def _with_programs(self) -> Self:
         """Draws whether programs are replaced; of its own, for the other draws stay.

@@ -79,13 +79,11 @@ class World:
         self.members = {member_id: self._new_member(member_id, stream()) for member_id in plan.ids}
         self.formats = FormatWatch(self.members, self.hit)
         self.tables = TableWatch(self.hit, self.formats)
-        self.history = BrokerWatch(self.tables, has_java=bool(plan.java_ids))
+        self.history = BrokerWatch(self.tables, plan)
         self.service = ServiceWatch(self.members, lambda: self.timeline.now_ms)
         self.coverage = Coverage(plan.timing.election_timeout_ms, self.hit)
         self.raft_watch = RaftWatch(
-            self.members,
-            hit=self.hit,
-            on_committed=self.history.on_committed,
+            self.members, hit=self.hit, on_committed=self.history.on_committed
         )
         self.births = BirthWatch(self.members, self.hit)
         self.network.untrusted = self.raft_watch.losers

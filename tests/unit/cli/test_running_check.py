@@ -38,6 +38,7 @@ def test_a_group_that_is_well() -> None:
         (member(1, commitLogMaxOffset="1000"), ("broker", "warning")),
         (member(1, ledgerTimeAheadMs="60000"), ("clock", "warning")),
         (member(1, ledgerSyncMs="300"), ("disk", "warning")),
+        (member(1, ledgerClock="the clock of this machine is 9 s"), ("broker", "failed")),
         (member(1, ledgerSettings="flushDiskType differs: n0 A"), ("settings", "warning")),
     ],
 )

@@ -198,3 +198,17 @@ def test_what_tells_the_whole_state_stays_on_the_fullest_disk(tmp_path):
     assert ledger.first_index <= 15
     assert clean(store, START_MS, 12, 99, state_index=ledger.last_index).drop_before > dropped
     broker.close()
+
+
+def test_segments_of_a_clock_that_was_ahead_are_as_old_as_those_behind():
+    """They hold up neither themselves nor what is behind them."""
+    year_ms = 365 * 24 * HOUR_MS
+    segments = [
+        one._replace(last_timestamp=one.last_timestamp + year_ms) if at in (2, 3) else one
+        for at, one in enumerate(SEGMENTS)
+    ]
+    decision = decided(local_hour=4, segments=segments)
+    assert (decision.drop_before, decision.reason) == (1000, CleanReason.HOUR)
+    # Those at the end of the log are young.
+    segments = [one._replace(last_timestamp=NOW_MS + year_ms) for one in SEGMENTS]
+    assert decided(local_hour=4, segments=segments).drop_before == 0

@@ -165,3 +165,55 @@ def test_a_log_that_was_begun_afresh_has_times_of_its_own(tmp_path):
     sent(broker, 1)
     assert store_times(broker) == [START_MS, START_MS]
     broker.close()
+
+
+YEAR_MS = 365 * 24 * HOUR_MS
+
+
+def gone_back(root, **config) -> Broker:
+    """Ten messages, ten of a clock that is a year ahead, and ten of the right one."""
+    broker = Broker(root, **config).lead()
+    broker.store.store_times.set_judge(lambda now_ms, last_ms: now_ms, 60_000)
+    sent(broker, 10)
+    broker.now_ms += YEAR_MS
+    sent(broker, 10, 10)
+    broker.now_ms -= YEAR_MS
+    sent(broker, 10, 20)
+    return broker
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_store_times_go_back_when_a_judge_says_so(tmp_path, is_clean):
+    broker = gone_back(tmp_path)
+    assert len(falls(store_times(broker))) == 1
+    assert store_times(broker)[-1] == broker.now_ms - 1000
+    assert broker.store.dispatched_timestamp == broker.now_ms - 1000
+    broker = restarted(broker, 0, is_clean=is_clean).lead()
+    sent(broker, 1, 30)
+    assert store_times(broker)[-1] == broker.now_ms - 1000
+    assert len(falls(store_times(broker))) == 1
+    broker.close()
+
+
+def test_search_by_time_passes_over_a_clock_that_was_ahead(tmp_path):
+    broker = gone_back(tmp_path)
+    for second in range(10):
+        for first in (0, 20):
+            at_ms = START_MS + 1000 * (first + second)
+            assert broker.store.offset_by_time("TopicTest", 0, at_ms) == first + second
+    assert broker.store.offset_by_time("TopicTest", 0, START_MS - HOUR_MS) == 0
+    assert broker.store.offset_by_time("TopicTest", 0, START_MS + 29_400) == 29
+    assert broker.store.offset_by_time("TopicTest", 0, START_MS + 2 * YEAR_MS) == 29
+    broker.close()
+
+
+@pytest.mark.parametrize("entry_count", [1000, 25])
+def test_key_search_finds_what_was_stored_behind_a_clock_ahead(tmp_path, entry_count):
+    """Also in an index file that begins with the times of that clock."""
+    broker = gone_back(tmp_path, index_entry_count=entry_count)
+    for n in (0, 9, 20, 29):
+        at_ms = START_MS + 1000 * n
+        found = broker.store.query("TopicTest", f"k{n}", 9, at_ms - 1000, at_ms + 1000)
+        assert len(found.parts) == 1, n
+    assert broker.store.query("TopicTest", "k12", 9, START_MS, START_MS + HOUR_MS).parts == []
+    broker.close()

@@ -95,6 +95,7 @@ class Bench:
             registration=Idle(),
             rates=Idle(),
             log_times=log_times,
+            clock_guard=None,
             schedule=self.schedule,
             clock_ms=self.clock_ms,
         )

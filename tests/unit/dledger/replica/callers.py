@@ -24,6 +24,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.replica import greeting_bodies, wire_binary
 from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.clock_exchange import ClockExchange
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.greeting_bodies import Hello
@@ -67,6 +68,9 @@ class FakeMember:
         self.commit_index = 1
         self.store = cast(LedgerStore, FakeStore())
         self.now_ms = 0.0
+        self.wall_ms = 1_700_000_000_000
+        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-h:2;n2-h:3")
+        self.clocks = ClockExchange(config, lambda: self.wall_ms, lambda: self.now_ms / 1000)
         self.error: Exception | None = None
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1", "n2"), lambda: self.own_formats)

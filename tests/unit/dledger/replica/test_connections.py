@@ -13,6 +13,7 @@ from ledgermq.dledger.membership import Cluster
 from ledgermq.dledger.messages import Message, PeerDialect
 from ledgermq.dledger.replica import greeting_bodies
 from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.clock_exchange import ClockExchange
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections
 from ledgermq.dledger.replica.flush_modes import FlushModes
@@ -34,10 +35,12 @@ class Rig:
         self.term = 1
         self.found: list[str] = []
         self.formats = GroupFormats("n0", ("n1",))
+        self.wall_ms = 1_700_000_000_000
+        config = ReplicaConfig(group="g", self_id="n0", peers=peers)
+        self.clocks = ClockExchange(config, lambda: self.wall_ms, self.clock.seconds)
         self.flush_modes = FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH)
         self.cluster = Cluster("", ("n0", "n1"))
         self.refusals = Refusals("n0", self.clock.seconds)
-        config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(
             self.clock,
             config,

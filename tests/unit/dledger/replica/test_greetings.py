@@ -62,7 +62,7 @@ def test_both_ends_prove_themselves_before_a_frame_is_taken() -> None:
     assert rig.member.refusals.texts() == []
 
 
-@pytest.mark.parametrize("frame", [binary(COMMIT), binary(VOTE), wire_binary.PING_FRAME])
+@pytest.mark.parametrize("frame", [binary(COMMIT), binary(VOTE), wire_binary.ping_frame(7)])
 @pytest.mark.parametrize("step", ["nothing", "hello"])
 def test_a_frame_before_the_proof_ends_its_connection(frame: bytes, step: str) -> None:
     rig = closed()

@@ -52,7 +52,7 @@ def test_a_peer_that_proves_itself_gets_a_proof_and_is_spoken_to_when_it_was_tak
     rig.receive(proof.response(0))
     assert rig.told == [OPEN] and texts(rig) == []
     rig.peer.send(COMMIT)
-    assert [command.code for command in rig.sent()] == [BinaryCode.COMMIT]
+    assert [command.code for command in rig.sent()] == [BinaryCode.PING, BinaryCode.COMMIT]
 
 
 @pytest.mark.parametrize(

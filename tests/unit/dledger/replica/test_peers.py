@@ -25,6 +25,7 @@ from ledgermq.dledger.messages import (
     VoteRequest,
 )
 from ledgermq.dledger.replica import greeting_bodies, wire_binary
+from ledgermq.dledger.replica.clock_exchange import ClockExchange
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.flush_modes import FlushModes
 from ledgermq.dledger.replica.peers import Peer
@@ -51,11 +52,13 @@ class Rig:
         self.refused: list[str] = []
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1",), lambda: self.own_formats)
+        self.wall_ms = 1_700_000_000_000
+        config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
+        self.clocks = ClockExchange(config, lambda: self.wall_ms, self.clock.seconds)
         self.flush_modes = FlushModes("n0", ("n1",), FlushDiskType.SYNC_FLUSH)
         self.cluster = Cluster("0f" * 16, ("n0", "n1"))
         self.refusals = Refusals("n0", self.clock.seconds)
         self.output = TurnOutput(self.clock)
-        config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
         self.peer = Peer(
             self.clock,
             config,
@@ -114,6 +117,14 @@ class Rig:
 
     def greeted(self, code: int) -> None:
         self.receive(self.connect().response(code))
+        for ping in self.sent() if code == 0 else ():
+            self.answer_ping(ping)
+
+    def answer_ping(self, ping: RemotingCommand) -> None:
+        """The peer's clock goes with ours."""
+        assert ping.code == 52013
+        wall_ms = self.wall_ms + round(self.clock.seconds() * 1000)
+        self.protocol.dataReceived(wire_binary.ping_answer_frame(ping.body, wall_ms))
 
 
 @pytest.fixture
@@ -316,8 +327,7 @@ def answer_pings(rig: Rig, beats_count: int) -> int:
     for _ in range(beats_count):
         rig.clock.advance(0.5)
         for command in rig.sent():
-            assert command.code == 52013
-            rig.protocol.dataReceived(wire_binary.PING_ANSWER_FRAME)
+            rig.answer_ping(command)
             pings_count += 1
     return pings_count
 
@@ -365,7 +375,7 @@ def test_member_that_was_held_up_itself_blames_nobody() -> None:
     for _ in range(5):
         # A minute without a turn; then timers run before the socket is read.
         rig.clock.advance(60)
-        rig.protocol.dataReceived(wire_binary.PING_ANSWER_FRAME)
+        rig.answer_ping(rig.sent()[0])
     assert not rig.transport.disconnecting
 
 
@@ -529,3 +539,19 @@ def test_a_peer_that_is_not_reached_is_told_once_and_again_when_it_is(log_lines:
     assert "{peer_id} is reached again" in log_lines[-1] and len(log_lines) == 2
     rig.pass_beats(2)
     assert len(log_lines) == 2
+
+
+def test_clock_of_a_peer_is_known_while_it_is_connected() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    rig.wall_ms += 3_600_000
+    assert rig.clocks.judge().apart == {"n1": -3_600_000}
+    rig.lose()
+    assert rig.clocks.judge().apart == {}
+
+
+def test_ping_answer_without_sense_closes_the_connection() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    rig.protocol.dataReceived(wire_binary.ping_answer_frame(bytes(8), 1 << 60))
+    assert rig.transport.disconnecting
