@@ -481,7 +481,10 @@ class BrokerState:
             self._sweep.begin()
 
     def sweep(self) -> None:
-        """Takes the next step of a sweep; called many times a second."""
+        """Frees some of what is removed, and takes the next step of a leader's sweep; called many
+        times a second.
+        """
+        self.offsets.drop_some()
         if self.is_leading:
             self._sweep.step()
 

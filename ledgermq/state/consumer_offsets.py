@@ -8,6 +8,7 @@ state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, filterfalse
 from typing import Any, Final, NamedTuple
 
 from ledgermq.protocol.group_keys import SEPARATOR, group_key, split_group_key
@@ -16,6 +17,7 @@ from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.json_values import INT32, INT64, NAME_CHARS_MAX, is_text
 from ledgermq.state.names import LIGHT_QUEUE_PREFIX
 from ledgermq.state.ordered_names import OrderedNames
+from ledgermq.state.removals import Removals
 from ledgermq.state.topics import QUEUES_MAX
 
 _OFFSET_MAX: Final = INT64.stop - 1
@@ -34,6 +36,10 @@ _QUEUE_BYTES: Final = 30
 # topic@group -> queue_id -> offset
 OffsetsByKey = dict[str, dict[int, int]]
 _NO_OFFSETS: Final[Mapping[int, int]] = {}
+# Pairs of a removal that one turn drops, in two ms. One with a few is done at once: a hundred such
+# commands may be applied in one turn.
+_DROPPED_MAX: Final = 1000
+_AT_ONCE_PART: Final = 8
 
 
 class Room(NamedTuple):
@@ -63,6 +69,7 @@ class ConsumerOffsetTable:
         *,
         bytes_max: int = OFFSETS_BYTES_MAX,
         knows_light_queues: bool = False,
+        dropped_max: int = _DROPPED_MAX,
     ) -> None:
         """Begins empty.
 
@@ -71,6 +78,7 @@ class ConsumerOffsetTable:
             bytes_max: of all offsets as JSON.
             knows_light_queues: whether offsets of light groups stand apart in JSON, as upstream
                 has it with enableLmq.
+            dropped_max: pairs that one call of `drop_some` drops.
         """
         self.knows_light_queues = knows_light_queues
         self._offsets: OffsetsByKey = {}
@@ -79,25 +87,32 @@ class ConsumerOffsetTable:
         self._others = OrderedNames()
         # Of each group: a million pairs are not looked through for one group's.
         self._topics_of: dict[str, OrderedNames] = {}
+        # What is removed and not yet dropped.
+        self._removals = Removals()
+        self._dropped_max = dropped_max
         self._keys_max = keys_max
         # At most what the offsets take as JSON.
         self.json_bytes = 0
         self._bytes_max = bytes_max
 
     def __len__(self) -> int:
+        """Pairs in memory: also those that are removed and not yet dropped."""
         return len(self._offsets)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._offsets
+        is_hidden = bool(self._removals.numbers) and self._removals.hides(key)
+        return key in self._offsets and not is_hidden
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """Returns the committed offset, or None when the group never committed one."""
-        queues = self._offsets.get(group_key(topic, group))
-        return None if queues is None else queues.get(queue_id)
+        return self.of_key(group_key(topic, group)).get(queue_id)
 
     def of_key(self, key: str) -> Mapping[int, int]:
         """Returns the offsets of one pair by queue id; empty when there are none."""
-        return self._offsets.get(key, _NO_OFFSETS)
+        queues = self._offsets.get(key, _NO_OFFSETS)
+        if self._removals.numbers and self._removals.hides(key):
+            return _NO_OFFSETS
+        return queues
 
     def of_topic(self, group: str, topic: str) -> dict[int, int]:
         """Returns the offsets of one group by queue id; empty when there are none."""
@@ -130,14 +145,13 @@ class ConsumerOffsetTable:
             SystemBusyError: one more pair of topic and group, or one more queue, would pass the
                 limit.
         """
-        queues = self._offsets.get(key)
-        if queues is not None and queue_id in queues:
+        if queue_id in self.of_key(key):
             return NO_ROOM
-        is_new = queues is None and not is_pair_coming
+        is_new = key not in self and not is_pair_coming
         if is_new and not is_pair(key):
             raise InvalidRequestError(
-                f"cannot store an offset of {key[:_SHOWN_CHARS_MAX]!r}: the names of topic and"
-                f" group have {len(key)} characters with the separator, or are no UTF-8 (limit"
+                f"cannot store an offset of {key[:_SHOWN_CHARS_MAX]!r}: a name has a {SEPARATOR},"
+                f" is no UTF-8, or too long ({len(key)} characters together, limit"
                 f" {_KEY_CHARS_MAX})"
             )
         pairs = len(self._offsets) + more.pairs
@@ -159,6 +173,11 @@ class ConsumerOffsetTable:
         """Adds and replaces offsets; nothing is removed."""
         for key, queues in changes.items():
             known = self._offsets.get(key)
+            if self._removals.numbers:
+                if known is not None and self._removals.hides(key):
+                    self._drop(key)
+                    known = None
+                self._removals.note_written(key)
             if known is None:
                 known = self._offsets[key] = {}
                 self._others.add(key)
@@ -174,6 +193,7 @@ class ConsumerOffsetTable:
 
     def replace_all(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Takes over all offsets of a document."""
+        self._removals = Removals()
         self._offsets = {key: dict(queues) for key, queues in offsets.items()}
         self._light = OrderedNames(
             key for key, queues in self._offsets.items() if self._stands_apart(key, queues)
@@ -196,7 +216,11 @@ class ConsumerOffsetTable:
             yield key, self._offsets[key]
 
     def _keys_behind(self, after: str) -> Iterator[str]:
-        return heapq.merge(self._others.behind(after), self._light.behind(after))
+        return self._visible(heapq.merge(self._others.behind(after), self._light.behind(after)))
+
+    def _visible(self, keys: Iterable[str]) -> Iterator[str]:
+        """Leaves out what is removed, of groups: the lists have no pairs of removed topics."""
+        return filterfalse(self._removals.hides, keys) if self._removals.numbers else iter(keys)
 
     def replace_range(
         self, after: str, upto: str | None, put: Mapping[str, Mapping[int, int]]
@@ -207,11 +231,11 @@ class ConsumerOffsetTable:
             Whether something changed by it.
         """
         keys = self._others.between(after, upto) + self._light.between(after, upto)
-        former = {key: self._offsets[key] for key in keys}
+        former = {key: self._offsets[key] for key in self._visible(keys)}
         if former == put:
             return False
         for key in former:
-            self._remove(key)
+            self._drop(key)
         self.put(put)
         return True
 
@@ -236,14 +260,17 @@ class ConsumerOffsetTable:
         kept = {queue_id: offset for queue_id, offset in known.items() if queue_id in told}
         if len(kept) == len(known):
             return False
-        self._remove(name)
+        self._drop(name)
         if kept:
             self.put({name: kept})
         return True
 
     def topics_of(self, group: str) -> list[str]:
         """Returns the topics for which a group has offsets, in order."""
-        return list(self._topics_of.get(group, ()))
+        topics = self._topics_of.get(group, ())
+        if not self._removals.numbers:
+            return list(topics)
+        return [topic for topic in topics if group_key(topic, group) in self]
 
     def groups_behind(self, topic: str, after: str = "") -> Iterator[str]:
         """Yields the groups behind a name that have offsets for a topic, in order."""
@@ -256,28 +283,61 @@ class ConsumerOffsetTable:
     def remove(self, keys: Iterable[str]) -> None:
         """Forgets all offsets of some pairs, those that are there."""
         for key in keys:
-            if key in self._offsets:
-                self._remove(key)
+            if key in self:
+                self._drop(key)
 
     def remove_group(self, group: str) -> None:
-        """Forgets all offsets of a group."""
-        for topic in self.topics_of(group):
-            self._remove(group_key(topic, group))
+        """Forgets all offsets of a group; of many the memory is freed by `drop_some`."""
+        topics = self._topics_of.pop(group, None)
+        if topics is None:
+            return
+        keys = (group_key(topic, group) for topic in topics)
+        if self._is_small(len(topics)):
+            self._drop_all(keys)
+        else:
+            self._removals.begin_group(group, keys)
 
     def remove_topic(self, topic: str) -> None:
-        """Forgets all offsets for a topic."""
-        for group in list(self.groups_behind(topic)):
-            self._remove(group_key(topic, group))
+        """Forgets all offsets for a topic; of many the memory is freed by `drop_some`."""
+        # Keys of no other topic are between the two.
+        begin, end = topic + SEPARATOR, topic + chr(ord(SEPARATOR) + 1)
+        runs = self._others.cut(begin, end) + self._light.cut(begin, end)
+        keys = chain.from_iterable(runs)
+        if self._is_small(sum(map(len, runs))):
+            self._drop_all(keys)
+        else:
+            self._removals.begin_topic(topic, keys)
 
-    def _remove(self, key: str) -> None:
+    def _is_small(self, count: int) -> bool:
+        return count <= self._dropped_max // _AT_ONCE_PART
+
+    def drop_some(self) -> int:
+        """Frees the memory of some pairs that are removed; called many times a second.
+
+        Returns:
+            How many pairs were dropped.
+        """
+        return self._drop_all(self._removals.take(self._dropped_max))
+
+    def _drop_all(self, keys: Iterable[str]) -> int:
+        """Drops those of the pairs that are still in memory; returns how many."""
+        count = len(self._offsets)
+        for key in keys:
+            if key in self._offsets:
+                self._drop(key)
+        return count - len(self._offsets)
+
+    def _drop(self, key: str) -> None:
+        """Takes a pair out of whatever still has it."""
         queues = self._offsets.pop(key)
         self.json_bytes -= _key_bytes(key) + len(queues) * _QUEUE_BYTES
-        self._names_with(key, queues).remove(key)
+        self._names_with(key, queues).discard(key)
         topic, group = split_group_key(key)
-        topics = self._topics_of[group]
-        topics.remove(topic)
-        if not topics:
-            del self._topics_of[group]
+        topics = self._topics_of.get(group)
+        if topics is not None:
+            topics.discard(topic)
+            if not topics:
+                del self._topics_of[group]
 
     def _names_with(self, key: str, queues: Mapping[int, int]) -> OrderedNames:
         return self._light if self._stands_apart(key, queues) else self._others
@@ -295,7 +355,9 @@ class ConsumerOffsetTable:
 
     def all(self) -> OffsetsByKey:
         """Returns all offsets; the dicts are the table's own and must not be changed."""
-        return self._offsets
+        if not self._removals.numbers:
+            return self._offsets
+        return {key: self._offsets[key] for key in self._visible(self._offsets)}
 
     def document(self) -> Document:
         """Returns the content of consumerOffset.json."""
@@ -305,11 +367,11 @@ class ConsumerOffsetTable:
         return Document({}, tables)
 
     def _light_behind(self, after: str) -> Iterator[tuple[str, Any]]:
-        for key in self._light.behind(after):
+        for key in self._visible(self._light.behind(after)):
             yield key, self._offsets[key][0]
 
     def _others_behind(self, after: str) -> Iterator[tuple[str, Any]]:
-        for key in self._others.behind(after):
+        for key in self._visible(self._others.behind(after)):
             yield key, self._offsets[key]
 
     def to_json(self) -> dict[str, Any]:
@@ -350,8 +412,8 @@ def offsets_from_json(table: Mapping[str, Any]) -> OffsetsByKey:
 
 
 def is_pair(key: str) -> bool:
-    """Tells whether a text may be topic@group."""
-    return SEPARATOR in key and len(key) <= _KEY_CHARS_MAX and is_text(key)
+    """Tells whether a text may be topic@group: neither of the two names has a separator."""
+    return key.count(SEPARATOR) == 1 and len(key) <= _KEY_CHARS_MAX and is_text(key)
 
 
 def offsets_by_queue(table: Mapping[Any, Any]) -> dict[int, int]:

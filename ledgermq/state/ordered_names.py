@@ -26,6 +26,9 @@ class OrderedNames:
     def __bool__(self) -> bool:
         return bool(self._runs)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self._runs)
 
@@ -53,6 +56,31 @@ class OrderedNames:
             self._lasts[number] = run[-1]
         else:
             del self._runs[number], self._lasts[number]
+
+    def discard(self, name: str) -> None:
+        """Drops a name, where it is among them."""
+        number = bisect_left(self._lasts, name)
+        if number < len(self._runs):
+            run = self._runs[number]
+            if run[bisect_left(run, name)] == name:
+                self.remove(name)
+
+    def cut(self, begin: str, end: str) -> list[list[str]]:
+        """Takes out the names from `begin` on that are less than `end`, and returns them in runs.
+
+        It costs what the runs cost, not what the names do.
+        """
+        first, last = bisect_left(self._lasts, begin), bisect_left(self._lasts, end)
+        taken = self._runs[first : last + 1]
+        kept: list[list[str]] = []
+        if taken:
+            start, stop = bisect_left(taken[0], begin), bisect_left(taken[-1], end)
+            kept = [run for run in (taken[0][:start], taken[-1][stop:]) if run]
+            del taken[-1][stop:]
+            del taken[0][:start]
+        self._runs[first : last + 1] = kept
+        self._lasts[first : last + 1] = [run[-1] for run in kept]
+        return [run for run in taken if run]
 
     def between(self, after: str, upto: str | None) -> list[str]:
         """Returns the names behind `after`, up to `upto` and with it; None: to the end."""

@@ -50,6 +50,28 @@ def test_a_part_of_them_is_that_of_the_list(
     assert names.between(after, upto) == [name for name in behind if upto is None or name <= upto]
 
 
+@given(st.sets(_names), st.lists(_names), _names, _names)
+def test_a_cut_takes_out_one_part(
+    begun: set[str], changes: list[str], begin: str, end: str
+) -> None:
+    names, expected = _changed(begun, changes)
+    begin, end = min(begin, end), max(begin, end)
+    runs = names.cut(begin, end)
+    assert [name for run in runs for name in run] == [n for n in expected if begin <= n < end]
+    left = [name for name in expected if not begin <= name < end]
+    assert list(names) == left and len(names) == len(left)
+    # It is as good as before.
+    names.add(begin + "!")
+    assert list(names) == sorted([*left, begin + "!"])
+
+
+@given(st.sets(_names), _names)
+def test_a_name_is_discarded_where_it_is(begun: set[str], name: str) -> None:
+    names = OrderedNames(begun)
+    names.discard(name)
+    assert list(names) == sorted(begun - {name})
+
+
 def test_every_part_is_right_whichever_name_was_dropped() -> None:
     """Also of those that stood last in their run: a part may begin behind what is left of it."""
     begun = [f"{number:02}" for number in range(12)]

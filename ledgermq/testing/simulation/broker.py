@@ -137,7 +137,8 @@ class SimBroker:
         return BrokerState(
             TopicTable(1000),
             SubscriptionGroupTable(1000),
-            ConsumerOffsetTable(1000),
+            # Removals are worked off over many turns.
+            ConsumerOffsetTable(1000, dropped_max=8),
             write=self._write_state,
             body_bytes_max=body_bytes_max(plan.segment_bytes),
             now_ms=self.wall_ms,

@@ -128,6 +128,9 @@ class Turn:
 class Parts:
     """A leader that serves, without disk and network."""
 
+    # Pairs of a removal that one turn drops.
+    dropped_max = 1000
+
     def __init__(
         self,
         *,
@@ -159,7 +162,7 @@ class Parts:
             SubscriptionGroupTable(
                 self.config.groups_max, knows_light_queues=self.config.knows_light_queues
             ),
-            ConsumerOffsetTable(1000, knows_light_queues=self.config.knows_light_queues),
+            self._new_offsets(),
             write=self._write,
             body_bytes_max=body_bytes_max(self.config.segment_bytes),
             now_ms=lambda: self.now_ms + self.jump_ms,
@@ -197,6 +200,13 @@ class Parts:
             statistics=self.statistics,
             light=LightAdmission(self.config, self.store),
             waits_for_slaves=self.config.broker_role == "SYNC_MASTER",
+        )
+
+    def _new_offsets(self) -> ConsumerOffsetTable:
+        return ConsumerOffsetTable(
+            1000,
+            knows_light_queues=self.config.knows_light_queues,
+            dropped_max=self.dropped_max,
         )
 
     def lead(self, *, is_prompt: bool = True) -> Parts:
