@@ -71,7 +71,9 @@ class Ready:
        while the sync runs.
     6. When the entries are as durable as configured: send `messages_after_persist`, then
        `raft.persisted(persist_id)`. Ready values are finished in the order in which they were
-       taken. A failed sync is final: nothing of this step happens and the replica stops.
+       taken; those that wait for the same sync at once, by the last of their ids, after
+       `raft.persists_with_next` for each of the others. A failed sync is final: nothing of this
+       step happens and the replica stops.
     7. Apply `committed`, then `raft.applied(last)`.
 
     Steps 1 and 2 wait for the disk: the keeper's thread does them, and the driver goes on with step
