@@ -160,6 +160,10 @@ class MetricSources:
                 "ledgermq_raft_applied_index": member.applied_index,
             }
         yield from _single(numbers)
+        if isinstance(member, Replica):
+            inbox, answers, entries = member.memory_use
+            kept = [(("inbox",), inbox), (("answers",), answers), (("entries",), entries)]
+            yield FAMILIES["ledgermq_raft_memory_bytes"], kept
         yield (
             FAMILIES["ledgermq_raft_elections_total"],
             [(("won",), leadership.won_count), (("lost",), leadership.lost_count)],
@@ -171,8 +175,8 @@ class MetricSources:
         yield _whole("ledgermq_raft_commit_duration_seconds", serving.proposals.times.turns)
         followers = () if view is None else view.followers
         last_index = 0 if view is None else view.last_index
-        entries = FAMILIES["ledgermq_raft_follower_lag_entries"]
-        yield entries, [((one.peer_id,), last_index - one.match_index) for one in followers]
+        lacking = FAMILIES["ledgermq_raft_follower_lag_entries"]
+        yield lacking, [((one.peer_id,), last_index - one.match_index) for one in followers]
         behind = FAMILIES["ledgermq_raft_follower_lag_bytes"]
         yield behind, [((one.peer_id,), one.behind_bytes) for one in followers]
         contact = FAMILIES["ledgermq_raft_follower_last_contact_seconds"]

@@ -79,6 +79,13 @@ _ROWS: Final = (
         "1 while a peer does not count here: another member list or cluster id (membership),"
         " or entries that contradict committed ones (contradiction).",
     ),
+    Family(
+        "ledgermq_raft_memory_bytes",
+        "gauge",
+        ("kind",),
+        "What this member keeps in memory for its disk and its peers: messages that wait for the"
+        " disk (inbox), answers that wait for a sync (answers), entries of the log (entries).",
+    ),
     Family("ledgermq_raft_proposals_pending", "gauge", (), "Messages that wait for a majority."),
     Family("ledgermq_raft_proposals_pending_bytes", "gauge", (), "Bytes that wait for a majority."),
     Family(
