@@ -355,6 +355,24 @@ class BrokerServiceTest(TestCase):
         globalLogPublisher.removeObserver(observe)
         return told
 
+    async def test_store_times_go_back_to_a_clock_that_is_trusted(self) -> None:
+        year_ms, told = 365 * 86_400_000, list[str]()
+
+        def observe(event: Any) -> None:
+            if "store times go back" in str(event.get("log_format")):
+                told.append(str(event["seconds"]))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        for settings in ({}, {"enableDLegerCommitLog": "false"}):
+            folder = self.new_folder()
+            await self.told_of_clocks(folder, year_ms, **settings)
+            await self.told_of_clocks(folder, 0, **settings)
+            self.assertEqual(told, [])
+            await self.told_of_clocks(folder, 0, storeTimeFollowsClock="true", **settings)
+            self.assertEqual([seconds[:5] for seconds in told], ["31535"])
+            told.clear()
+
     async def test_clock_that_lies_apart_from_the_log_is_told(self) -> None:
         day_ms = 86_400_000
         for settings in ({}, {"enableDLegerCommitLog": "false"}):

@@ -26,6 +26,7 @@ from tests.simulation.mutation import Mutation
 from tests.simulation.planted_marks import MARK_MUTATIONS
 from tests.simulation.planted_reads import READ_MUTATIONS
 from tests.simulation.planted_rules import RULES_MUTATIONS
+from tests.simulation.planted_settings import SETTINGS_MUTATIONS
 from tests.simulation.planted_snapshots import SNAPSHOT_MUTATIONS
 from tests.simulation.scripts import (
     births,
@@ -576,5 +577,6 @@ MUTATIONS = (
     *READ_MUTATIONS,
     *RULES_MUTATIONS,
     *MARK_MUTATIONS,
+    *SETTINGS_MUTATIONS,
     *SNAPSHOT_MUTATIONS,
 )

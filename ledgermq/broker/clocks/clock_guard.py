@@ -24,16 +24,20 @@ _log = Logger()
 class ClockGuard:
     """What one broker does about the clocks of its group."""
 
-    def __init__(self, clocks: ClockExchange, leadership: Leadership) -> None:
+    def __init__(
+        self, clocks: ClockExchange, leadership: Leadership, *, trusts_clock: bool = False
+    ) -> None:
         """Has judged nothing yet.
 
         Args:
             clocks: of this member and its peers.
             leadership: is closed while this member's clock is a wrong one; a leader that is closed
                 hands over.
+            trusts_clock: this machine's clock is right unless a majority denies it.
         """
         self._clocks = clocks
         self._leadership = leadership
+        self._trusts_clock = trusts_clock
         self.limit_ms = clocks.group.limit_ms
         # This member's clock is a wrong one.
         self.is_outlier = False
@@ -61,20 +65,11 @@ class ClockGuard:
             last_ms: store time of the last record.
         """
         finding = self._clocks.judge()
-        if finding.verdict is ClockVerdict.UNDECIDED:
+        if finding.verdict is ClockVerdict.UNDECIDED and not self._trusts_clock:
             return max(now_ms, last_ms)
         if finding.verdict is ClockVerdict.OUTLIER:
             now_ms -= finding.difference_ms
-        if last_ms - now_ms <= self.limit_ms:
-            return max(now_ms, last_ms)
-        _log.warn(
-            "store times go back by {seconds} s: the last one was of a wrong clock, a majority of"
-            " the group's clocks says so (limit {limit} s, key {key})",
-            seconds=(last_ms - now_ms) // 1000,
-            limit=self.limit_ms // 1000,
-            key=_KEY,
-        )
-        return now_ms
+        return back_to_clock(now_ms, last_ms, self.limit_ms)
 
     def _find_reason(self, finding: ClockFinding) -> str | None:
         if finding.verdict is not ClockVerdict.OUTLIER:
@@ -96,6 +91,27 @@ class ClockGuard:
     @property
     def _bound(self) -> str:
         return f" (limit {self.limit_ms // 1000} s, key {_KEY})"
+
+
+def back_to_clock(now_ms: int, last_ms: int, limit_ms: int) -> int:
+    """Returns the store time of the next record by a clock that is right.
+
+    Args:
+        now_ms: of the clock.
+        last_ms: store time of the last record; one that is further ahead than the limit was of a
+            wrong clock.
+        limit_ms: how far clocks may be apart.
+    """
+    if last_ms - now_ms <= limit_ms:
+        return max(now_ms, last_ms)
+    _log.warn(
+        "store times go back by {seconds} s: the last one was of a wrong clock"
+        " (limit {limit} s, key {key})",
+        seconds=(last_ms - now_ms) // 1000,
+        limit=limit_ms // 1000,
+        key=_KEY,
+    )
+    return now_ms
 
 
 def _difference_text(difference_ms: int) -> str:

@@ -152,6 +152,7 @@ class BrokerConfig:
     commit_log_path: Path
     flush_disk_type: str
     clock_skew_max_ms: int
+    trusts_clock: bool
     segment_bytes: int
     index_segment_bytes: int
     queue_segment_bytes: int

@@ -163,6 +163,13 @@ LEDGER_KEYS: Final = (
         "How far the clocks of the members may be apart; a member that differs by more from a"
         " majority does not lead. 0: they are not compared.",
     ),
+    switch(
+        "storeTimeFollowsClock",
+        "trusts_clock",
+        False,
+        "Store times go back to this machine's clock where the log is further ahead of it than"
+        " ledgerClockSkewMax, also without a majority of clocks that agrees; for one start.",
+    ),
     text_key(
         "ledgerMemberAddresses",
         "ledger_member_networks",

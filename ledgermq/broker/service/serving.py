@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker.clocks.clock_guard import ClockGuard
+from ledgermq.broker.clocks.clock_guard import ClockGuard, back_to_clock
 from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.config.memory import machine_memory_bytes
 from ledgermq.broker.ha.plain_member import PlainMember
@@ -150,6 +150,10 @@ class Serving:
                 opening_record=lambda: self._opening_record(1, b""),
                 keeper=storage.keeper,
             )
+            if config.trusts_clock:
+                limit_ms = config.clock_skew_max_ms
+                judge = partial(back_to_clock, limit_ms=limit_ms)
+                ground.messages.store_times.set_judge(judge, limit_ms)
             self.proposals.make_room = member.make_room
             if self.replication is not None:
                 member.on_turn = self.replication.log_advanced
@@ -169,7 +173,9 @@ class Serving:
             formats=told_formats(ground.state, storage.state_repair),
             wall_ms=ground.now_ms,
         )
-        guard = ground.clock_guard = ClockGuard(replica.clocks, ground.leadership)
+        guard = ground.clock_guard = ClockGuard(
+            replica.clocks, ground.leadership, trusts_clock=config.trusts_clock
+        )
         ground.messages.store_times.set_judge(guard.store_time, guard.limit_ms)
         ground.state.formats.group = replica.formats
         ground.state.confirm_lead = lead_confirmation(replica)

@@ -83,3 +83,10 @@ def test_store_times_stay_where_no_majority_agrees() -> None:
         assert member.guard.store_time(START_MS, START_MS - YEAR_MS) == START_MS
         member.guard.look()
         assert member.leadership.takes_messages
+
+
+def test_clock_that_is_trusted_needs_no_majority_but_none_against_it() -> None:
+    for member, expected_ms in ((Member(), START_MS), (Member(YEAR_MS, YEAR_MS), None)):
+        guard = ClockGuard(member.clocks, member.leadership, trusts_clock=True)
+        last_ms = START_MS + YEAR_MS
+        assert guard.store_time(START_MS, last_ms) == (expected_ms or last_ms)

@@ -1,4 +1,4 @@
-"""A group of which one machine's clock is a year ahead."""
+"""A group whose members differ: in their clocks, in their flush modes."""
 
 import tempfile
 from pathlib import Path
@@ -22,7 +22,7 @@ reactor: Any = installed_reactor
 YEAR_MS = 365 * 86_400_000
 
 
-class GroupClocksTest(TestCase):
+class MembersThatDifferTest(TestCase):
     timeout = 120
 
     def setUp(self) -> None:
@@ -45,6 +45,7 @@ class GroupClocksTest(TestCase):
                 "dLegerSelfId": f"n{number}",
                 "dLegerPeers": peers,
                 "storePathRootDir": str(folder / f"n{number}"),
+                "flushDiskType": "ASYNC_FLUSH" if number == 2 else "SYNC_FLUSH",
                 **dict(setting.split("=") for setting in SMALL_STORE),
             },
         )
@@ -84,5 +85,15 @@ class GroupClocksTest(TestCase):
             leadership = self.members[second].leadership
             await until(lambda: leadership.clock_alarm, "a word about the first one's clock")
             self.assertLess(leadership.log_ahead_ms, 30_000)
+        finally:
+            await gatherResults([member.stop() for member in self.members])
+
+    async def test_flush_modes_that_differ_are_reported_by_all_members(self) -> None:
+        await gatherResults([member.start() for member in self.members])
+        try:
+            for number, member in enumerate(self.members):
+                leadership = member.leadership
+                await until(lambda of=leadership: of.settings_difference, f"n{number} reports it")
+                self.assertIn("n2 ASYNC_FLUSH", leadership.settings_difference)
         finally:
             await gatherResults([member.stop() for member in self.members])
