@@ -2,7 +2,9 @@
 #
 #   make run       a development cluster: name server, three brokers, one checked round trip;
 #                  it is ready half a minute after the first call, and Ctrl-C stops it
-#   make test      the whole suite: style, types, tests; installs what they need
+#   make test      the fast suite, six minutes on two cores: unit and property tests, and a short path
+#                  through every feature; with T=tests/unit/dledger a part, by any arguments of pytest
+#   make check     all of it: the fast suite, style, types, every other test but those of interop
 #   make wheels    what is released: wheels and sources of the broker and of the client, tried out
 #   make release-check   every step of a release but the upload: files made twice, tried, listed
 #   make image     the image, in build/image, from packages of Debian and PyPI alone (root)
@@ -33,7 +35,7 @@
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test wheels release-check image image-test systemd-test interop simulate mutations bench bench-peer bench-growth bench-watched lint \
+.PHONY: help install run test check check-rest wheels release-check image image-test systemd-test interop simulate mutations bench bench-peer bench-growth bench-watched lint \
 	clean console-test console-screenshots \
 	apache-tests crash-states faults power-cuts soak member-memory prometheus-test fuzz every-code floods spark-cluster \
 	spark-lake
@@ -123,16 +125,22 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict ledgermq tests bench
 
-# Where the kernel was compiled, what rests on it is tested uncompiled first.
-PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/commitlog \
-	tests/unit/broker tests/unit/spark/test_record_columns.py tests/e2e/test_broker_group.py
 # Processes that share the tests; the tests of one file follow each other in one of them.
 WORKERS := 2
 # A failed test runs once more, alone; RESULTS is a file that collects what several calls found.
 SUITE := $(BIN)/python -m tests.suite --workers $(WORKERS) $(if $(RESULTS),--results $(RESULTS))
-test: lint
+test: $(STAMP)
+	$(if $(T),$(BIN)/python -m pytest $(T),$(SUITE) --part short)
+
+check: test
+	@$(MAKE) --no-print-directory check-rest
+
+# What `make test` leaves out. Where the kernel was compiled, what rests on it is tested uncompiled, too.
+PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/commitlog \
+	tests/unit/broker tests/unit/spark/test_record_columns.py tests/e2e/test_broker_group.py
+check-rest: lint
 	LEDGERMQ_PURE=1 $(SUITE) $(PURE_TESTS)
-	$(SUITE) tests --ignore=tests/interop
+	$(SUITE) --part rest
 
 interop: $(STAMP)
 	@for tool in $(INTEROP_TOOLS); do \

@@ -1,6 +1,6 @@
 """Runs pytest; a test that fails runs once more, alone. What passes then is flaky, not a failure.
 
-    python -m tests.suite [--workers N] [--results FILE] PATH...
+    python -m tests.suite [--workers N] [--results FILE] (--part PART | PATH...)
     python -m tests.suite --summary FILE
 
 The exit code is 0 when every test passed in its first or its second run. The last line names the
@@ -23,6 +23,7 @@ from typing import Final
 import pytest
 
 from tests.suite.outcomes import OUTCOMES, Outcomes
+from tests.suite.parts import arguments_of
 
 # With more failures than this the second run would take as long as the first: it is left out.
 RERUN_MAX: Final = 50
@@ -81,9 +82,10 @@ def run_pytest(arguments: list[str]) -> tuple[int, Outcomes | None]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outcomes.json"
         words = [sys.executable, "-m", "pytest", "-p", "tests.suite.outcomes", *arguments]
-        code = subprocess.run(
-            words, env={**os.environ, OUTCOMES: str(path)}, stdin=subprocess.DEVNULL
-        ).returncode
+        environment = {**os.environ, OUTCOMES: str(path)}
+        # Without bytecode each process compiles all tests anew, which takes a third of a minute.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        code = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL).returncode
         return code, Outcomes.read(path) if path.is_file() else None
 
 
@@ -150,13 +152,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.suite", description=__doc__)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--part", choices=["short", "rest"])
     parser.add_argument("--summary", type=Path)
     options, arguments = parser.parse_known_args()
     if options.summary is not None:
         result = read_results(options.summary)
     else:
         spread = ["-n", str(options.workers), "--no-loadscope-reorder"]
-        result = run_suite([*spread, *arguments])
+        part = arguments_of(options.part) if options.part is not None else []
+        result = run_suite([*spread, *part, *arguments])
         if options.results is not None:
             with options.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
