@@ -117,7 +117,7 @@ def _requests() -> dict[str, list[tuple[str, bytes]]]:
 def _ledger() -> list[tuple[str, bytes]]:
     hello = {
         "version": WIRE_VERSION, "group": "broker-a", "sender": "n1", "target": "n0",
-        "segment_bytes": 16_777_216,
+        "segment_bytes": 16_777_216, "members": ["n0", "n1", "n2"],
     }  # fmt: skip
     found = []
     for code in BinaryCode:

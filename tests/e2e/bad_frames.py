@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[bytes, int, list[str]]] = {
 def hello(**changes: Any) -> bytes:
     body = {
         "version": WIRE_VERSION, "group": "broker-a", "sender": "n1", "target": "n0",
-        "segment_bytes": 16_777_216, **changes,
+        "segment_bytes": 16_777_216, "members": ["n0", "n1", "n2"], **changes,
     }  # fmt: skip
     return request(BinaryCode.HELLO.value, None, repr(body).replace("'", '"').encode())
 
