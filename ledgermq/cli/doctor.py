@@ -30,6 +30,7 @@ from ledgermq.broker.config.broker_config import (
 from ledgermq.broker.config.group_secret import find_group_secret
 from ledgermq.broker.config.keys import KEY_BY_NAME
 from ledgermq.broker.config.open_ports import closing_text, find_open_port, find_plain_links
+from ledgermq.broker.storage.ledger_storage import check_membership
 from ledgermq.cli import security
 from ledgermq.cli.cluster_command import positive, run_with_admin
 from ledgermq.cli.descriptors import descriptors_to_have
@@ -43,6 +44,8 @@ from ledgermq.cli.running_check import check_running
 from ledgermq.cli.security import Security
 from ledgermq.cli.settings import default_name_servers, parse_settings
 from ledgermq.cli.store_walk import StoreDirectory
+from ledgermq.dledger.store.errors import MembershipError
+from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, load_server_tls
 from ledgermq.state.errors import AccessRulesError, ConfigError
@@ -269,6 +272,10 @@ def _check_sync(config: BrokerConfig) -> list[Finding]:
 
 
 def _check_store(config: BrokerConfig) -> list[Finding]:
+    try:
+        check_membership(config, RealFileSystem())
+    except (MembershipError, OSError) as error:
+        return [Finding("store", "failed", str(error))]
     store = StoreDirectory(config.store_root / f"dledger-{config.ledger_self_id}")
     segments = store.segments()
     if not segments:

@@ -1,11 +1,11 @@
 """The files of a broker on a ledger: entries and index, vote, what is under repair."""
 
 import os
-from contextlib import suppress
 from typing import Final
 
 from twisted.logger import Logger
 
+from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.storage.storage import Storage, store_config
 from ledgermq.commitlog import (
     MessageStore,
@@ -27,7 +27,6 @@ from ledgermq.dledger.store.errors import (
     CorruptStoreError,
     DiskFullError,
     MembershipError,
-    VoteStateLostError,
 )
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
@@ -39,6 +38,40 @@ _LEDGER_PREFIX: Final = "dledger-"
 _log = Logger()
 
 
+def check_membership(config: BrokerConfig, file_system: FileSystem) -> None:
+    """Checks that a store is that of the configured member, and writes nothing.
+
+    Lost votes pass: they are the replica's to see (`Recollection`).
+
+    Raises:
+        MembershipError: it is that of another member, group or member list.
+    """
+    _vote_file(config, file_system).check_membership()
+    names = file_system.names(str(config.store_root))
+    others = sorted(name for name in names if name.startswith(_LEDGER_PREFIX))
+    if others and os.path.basename(_ledger_directory(config)) not in others:
+        raise MembershipError(
+            os.path.join(config.store_root, others[0]),
+            "dLegerSelfId",
+            others[0].removeprefix(_LEDGER_PREFIX),
+            config.ledger_self_id,
+        )
+
+
+def _ledger_directory(config: BrokerConfig) -> str:
+    return os.path.join(config.store_root, f"{_LEDGER_PREFIX}{config.ledger_self_id}")
+
+
+def _vote_file(config: BrokerConfig, file_system: FileSystem) -> VoteFile:
+    return VoteFile(
+        file_system,
+        _ledger_directory(config),
+        config.ledger_self_id,
+        group=config.ledger_group,
+        members=[peer.member_id for peer in config.ledger_peers],
+    )
+
+
 class LedgerStorage(Storage):
     """The files of a broker on a ledger."""
 
@@ -46,8 +79,7 @@ class LedgerStorage(Storage):
         config = self._config
         self._file_system = file_system
         self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
-        name = f"{_LEDGER_PREFIX}{config.ledger_self_id}"
-        directory = os.path.join(config.store_root, name)
+        directory = _ledger_directory(config)
         self.ledger_store = DLedgerMmapFileStore(
             file_system,
             directory,
@@ -55,13 +87,7 @@ class LedgerStorage(Storage):
             config.index_segment_bytes,
             self.codec,
         )
-        self.vote_file = VoteFile(
-            file_system,
-            directory,
-            config.ledger_self_id,
-            group=config.ledger_group,
-            members=[peer.member_id for peer in config.ledger_peers],
-        )
+        self.vote_file = _vote_file(config, file_system)
         self.repair_mark = RepairMark(file_system, directory)
         # The plain part of a mixed store; None in any other.
         self._mixed_log: MixedLog | None = None
@@ -95,7 +121,7 @@ class LedgerStorage(Storage):
         if self._plain_names and self._mixed_log is None:
             root = str(self._config.store_root)
             raise PlainLogThereError(str(self._config.commit_log_path), root)
-        self._check_membership()
+        check_membership(self._config, self._file_system)
         ledger = self._open_ledger()
         if self._mixed_log is not None:
             self._mixed_log.plain.open(progress=self.opening)
@@ -111,27 +137,6 @@ class LedgerStorage(Storage):
             self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
         )
         return f"entries {ledger.first_index} to {ledger.last_index}"
-
-    def _check_membership(self) -> None:
-        """Checks, before any file changes, that these are the files of the configured member.
-
-        Raises:
-            MembershipError: they are those of another member, group or member list.
-        """
-        with suppress(VoteStateLostError):
-            # Lost votes are the replica's to see (`Recollection`).
-            self.vote_file.load()
-        config = self._config
-        own_name = f"{_LEDGER_PREFIX}{config.ledger_self_id}"
-        names = self._file_system.names(str(config.store_root))
-        others = sorted(name for name in names if name.startswith(_LEDGER_PREFIX))
-        if others and own_name not in others:
-            raise MembershipError(
-                os.path.join(config.store_root, others[0]),
-                "dLegerSelfId",
-                others[0].removeprefix(_LEDGER_PREFIX),
-                config.ledger_self_id,
-            )
 
     def _open_ledger(self) -> RecoveryReport:
         """Opens the log; one that lost entries is cut, and its member recovers from the others.

@@ -90,12 +90,26 @@ class VoteFile:
                 other members.
         """
         state = self._load()
+        self._check_vote(state)
+        return state
+
+    def check_membership(self) -> None:
+        """Compares the files with member, group and member list, and writes nothing; files that
+        are lost or damaged pass.
+
+        Raises:
+            MembershipError: as of `load`.
+        """
+        with suppress(VoteStateLostError):
+            self._check_vote(self._load_identity())
+            self._check_vote(self._load_current(CURRENT_TERM))
+
+    def _check_vote(self, state: HardState | None) -> None:
         voted_for = None if state is None else state.voted_for
         if voted_for is not None and self._members and voted_for not in self._members:
             # A store that has no list, such as one of Java: it shows one member at least.
             stored = members_text({self._self_id, voted_for}) + " and perhaps others"
             raise self._membership_error("dLegerPeers", stored, members_text(self._members))
-        return state
 
     def _load(self) -> HardState | None:
         identity = self._load_identity()

@@ -14,6 +14,10 @@ import pytest
 from ledgermq import kernel
 from ledgermq.cli import doctor
 from ledgermq.cli.main import main
+from ledgermq.dledger.birth import Birth
+from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.dledger.store.vote_file import VoteFile
 from tests.certificate_files import EXPIRED, write_tls_file
 from tests.unit.cli.stores import SEGMENT_BYTES, data_files, ledger, make_store
 
@@ -55,6 +59,23 @@ def test_an_empty_directory_is_good(tmp_path: Path, capsys: pytest.CaptureFixtur
     }
     assert "starts anew" in found["store"]["text"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_store_of_another_member_list_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the start that it would end; and nothing is written."""
+    three = "n0-127.0.0.1:40911;n1-127.0.0.1:40921;n2-127.0.0.1:40931"
+    keys = ("enableDLegerCommitLog=true", "dLegerGroup=g", "dLegerSelfId=n0")
+    birth = Birth("0f" * 16, ("n0", "n1", "n2"), is_agreed=True)
+    votes = VoteFile(RealFileSystem(), str(tmp_path / "dledger-n0"), "n0", group="g")
+    votes.save(HardState(4, "n1", birth))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "dledger-n0").iterdir()}
+    for peers, verdict in ((three, "good"), (f"{three};n3-127.0.0.1:40941", "failed")):
+        _, found = findings(capsys, tmp_path, *keys, f"dLegerPeers={peers}")
+        assert found["store"]["verdict"] == verdict, found["store"]
+    assert "n0, n1, n2" in found["store"]["text"] and "dLegerPeers" in found["store"]["text"]
+    assert {p.name: p.read_bytes() for p in (tmp_path / "dledger-n0").iterdir()} == files
 
 
 @pytest.mark.parametrize(("hard", "verdict"), [(1024, "warning"), (4096, "good"), (-1, "good")])
