@@ -124,7 +124,7 @@ class EntryHandler:
                     return DLedgerCode.UNEXPECTED_ARGUMENT
                 if request.previous is None or from_java:
                     return self._append_of_java(request.entries, follower, commit_index)
-                return self._append(request.entries, request.previous, follower, commit_index)
+                return self._append(request, request.previous, follower, commit_index)
             case CompareRequest():
                 return self._compare(request.entry, follower, commit_index)
             case TruncateRequest():
@@ -138,10 +138,15 @@ class EntryHandler:
         return self._state.dialects.get(request.sender) is PeerDialect.JAVA
 
     def _append(
-        self, entries: EntrySlice, previous: EntryId, follower: Follower, commit_index: int
+        self, request: AppendRequest, previous: EntryId, follower: Follower, commit_index: int
     ) -> DLedgerCode:
-        """AppendEntries as in Raft figure 2, receiver steps 2 to 4."""
-        log = self._log
+        """AppendEntries as in Raft figure 2, receiver steps 2 to 4.
+
+        Equal term and index mean an equal prefix (Raft 5.3) unless two leaders have written in one
+        term, as members with different lists could. Then the chain checksums differ. Neither log
+        can be completed from the other, committed or not, so it is a contradiction.
+        """
+        log, entries = self._log, request.entries
         if previous.index != entries.first_index - 1 or previous.term > entries.first_term:
             return DLedgerCode.UNEXPECTED_ARGUMENT
         if previous.index > log.last_index:
@@ -153,7 +158,10 @@ class EntryHandler:
                     f"committed entry {previous.index} keeps its term", own_term, previous.term
                 )
             return DLedgerCode.INCONSISTENT_STATE
+        if request.chain_mismatch is not None and previous.index >= log.first_index:
+            raise _other_history(previous.index, previous.term, *request.chain_mismatch)
         new_index = self._first_new(entries)
+        self._check_history(entries, new_index)
         if new_index is None:
             follower.verified_index = max(follower.verified_index, entries.last_index)
             return DLedgerCode.SUCCESS
@@ -161,6 +169,15 @@ class EntryHandler:
             return DLedgerCode.DISK_ERROR
         self._append_from(new_index, entries, follower, commit_index)
         return DLedgerCode.SUCCESS
+
+    def _check_history(self, entries: EntrySlice, new_index: int | None) -> None:
+        """Compares the last entry of a run that the log holds by term and index with its own."""
+        log, index = self._log, (entries.last_index + 1 if new_index is None else new_index) - 1
+        if index < max(entries.first_index, log.first_index):
+            return
+        own, theirs = log.chain_crc_at(index), entries.head_at(index).chain_crc
+        if own != theirs and own and theirs:
+            raise _other_history(index, entries.term_at(index), own, theirs)
 
     def _append_of_java(
         self, entries: EntrySlice, follower: Follower, commit_index: int
@@ -277,3 +294,8 @@ class EntryHandler:
             if not log.holds(entries.slice_from(index).take(1, 1)):
                 return False
         return entries.first_index >= log.first_index or entries.last_index <= commit_index
+
+
+def _other_history(index: int, term: int, own: int, theirs: int) -> ContradictionError:
+    invariant = f"entry {index} of term {term} is the same on all members, its chain checksum too"
+    return ContradictionError(invariant, own, theirs)

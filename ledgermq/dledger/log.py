@@ -105,6 +105,14 @@ class RaftLog:
         recent = self._find_recent(index)
         return recent.term_at(index) if recent is not None else self._store.term_at(index)
 
+    def chain_crc_at(self, index: int) -> int:
+        """Tell the chain checksum of an entry; 0 when it has none. Raises as `term_at`."""
+        if index == self.last_index and self.last_term >= 0:
+            return self.last_chain_crc
+        recent = self._find_recent(index)
+        head = recent.head_at(index) if recent is not None else self._store.head_at(index)
+        return head.chain_crc
+
     def id_before(self, index: int) -> EntryId:
         """Tell the id of the entry before `index`; EntryId(-1, -1) before the first entry ever.
 

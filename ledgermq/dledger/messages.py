@@ -245,6 +245,9 @@ class AppendRequest:
     # The leader counts an answer only when the entries are synced (SYNC_FLUSH). DLedger's JSON does
     # not carry it.
     wants_sync: bool = False
+    # Set where it is decoded: the receiver's entry at `previous` has that term, but the run does
+    # not continue its chain; the checksum that the first entry should have, and that it has.
+    chain_mismatch: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

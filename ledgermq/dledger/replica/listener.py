@@ -230,6 +230,8 @@ class Listener:
                 chain_crc_of=lambda entry_id: self._chain_crc_of(link, entry_id),
             )
             check_bounds(message, self._events)
+            if isinstance(message, AppendRequest) and message.chain_mismatch is not None:
+                _check_run_before(message, link.last_id)
         except RemoteProtocolError as error:
             self._greetings.complain(connection, str(error))
             connection.close(str(error))
@@ -469,3 +471,12 @@ def _key_of_answer(message: MemberAnswer) -> Key:
             return message.round
         case PushResponse() | TransferResponse():
             return message.request_id
+
+
+def _check_run_before(message: AppendRequest, last_id: EntryId | None) -> None:
+    """Refuses a run that breaks the chain of the one that came before it on its connection: it is
+    damaged. One that breaks the chain of the own log is for the core to judge.
+    """
+    if message.chain_mismatch is not None and message.previous == last_id:
+        expected, found = message.chain_mismatch
+        raise RemoteProtocolError("chain_crc", found, expected)

@@ -452,10 +452,19 @@ def _decode_append(
     )
     previous = None if before_index == _NONE else EntryId(before_term, before_index)
     chain_crc = chain_crc_of(previous) if previous is not None and previous.index >= 0 else None
+    chain_mismatch = None
     if previous is None or chain_crc is None:
         entries = _parse(codec, data, None, 0)
     else:
-        entries = _parse(codec, data, previous, chain_crc)
+        try:
+            entries = _parse(codec, data, previous, chain_crc)
+        except RemoteProtocolError as error:
+            wrong = error.__cause__
+            if not isinstance(wrong, CorruptEntryError) or wrong.field != "chain_crc":
+                raise
+            # Where the run is whole without the entry before it, it continues another entry.
+            entries = _parse(codec, data, None, 0)
+            chain_mismatch = wrong.expected, wrong.found
     if previous is not None and previous.index >= 0:
         if entries.first_index != previous.index + 1:
             raise RemoteProtocolError("index", entries.first_index, previous.index + 1)
@@ -470,6 +479,7 @@ def _decode_append(
         commit_index=commit_index,
         request_id=request_id,
         wants_sync=wants_sync,
+        chain_mismatch=chain_mismatch,
     )
 
 

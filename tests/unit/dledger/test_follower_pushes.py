@@ -1,9 +1,11 @@
 """What a follower answers, and what it refuses to do to its log."""
 
+from dataclasses import replace
+
 import pytest
 
 from ledgermq.dledger.entry import EntryId, EntrySlice
-from ledgermq.dledger.errors import BrokenInvariantError
+from ledgermq.dledger.errors import BrokenInvariantError, ContradictionError
 from ledgermq.dledger.messages import CompareRequest, DLedgerCode, PeerDialect, PushResponse
 from tests.unit.dledger.lab import (
     CODEC,
@@ -91,6 +93,32 @@ def test_previous_entry_that_contradicts_a_committed_one_stops_the_member() -> N
     lab = follower([1, 1, 1], 3, checkpoint=1)
     with pytest.raises(BrokenInvariantError):
         lab.take(append(3, entry([1, 2, 3], 2), EntryId(2, 1)))
+
+
+@pytest.mark.parametrize("checkpoint", [1, -1])
+def test_same_entry_with_another_history_is_a_contradiction(checkpoint: int) -> None:
+    """Two leaders wrote in one term; not committed here, it may be committed elsewhere."""
+    lab = follower([1, 1], 1, checkpoint=checkpoint)
+    other = replace(append(1, entry([1, 1, 1], 2), EntryId(1, 1)), chain_mismatch=(7, 8))
+    with pytest.raises(ContradictionError, match="entry 1 of term 1 is the same on all members"):
+        lab.take(other)
+    assert terms_of(lab) == [1, 1] and lab.raft.contradicting == {"n1"}
+
+
+@pytest.mark.parametrize("terms", [[1, 1, 1], [1, 1, 3]])
+def test_run_over_entries_with_another_history_is_a_contradiction(terms: list[int]) -> None:
+    """What has the term of an own entry is compared before what follows it is cut or appended."""
+    lab = follower([1, 1], 3)
+    runs = run_of(terms, salt=b"!")
+    with pytest.raises(ContradictionError, match="entry 1 of term 1"):
+        lab.take(append(3, joined(runs[1:]), EntryId(1, 0)))
+    assert terms_of(lab) == [1, 1]
+
+
+def test_other_history_behind_the_log_is_only_inconsistent() -> None:
+    lab = follower([1], 1)
+    other = replace(append(1, entry([1, 1, 1], 2), EntryId(1, 1)), chain_mismatch=(7, 8))
+    assert facts(only_push_response(lab.take(other)))[0] == 406
 
 
 def test_entry_at_another_position_is_refused_before_a_byte_is_written() -> None:

@@ -172,7 +172,7 @@ def append_of(bodies: list[bytes], previous: EntryId, chain_crc: int, position: 
     )
 
 
-def test_run_must_continue_the_chain_of_the_store_or_of_the_run_before() -> None:
+def test_run_must_continue_the_chain_of_the_run_before() -> None:
     rig = Rig()
     caller = rig.connect()
     caller.greet()
@@ -184,11 +184,16 @@ def test_run_must_continue_the_chain_of_the_store_or_of_the_run_before() -> None
     assert len(rig.member.messages) == 2
     caller.send(append_of([b"f"], EntryId(1, 4), 12345, end + 98))
     assert caller.transport.disconnecting
-    stranger = rig.connect()
-    stranger.greet()
-    stranger.send(append_of([b"d"], EntryId(1, 2), 12345, end))
-    assert stranger.transport.disconnecting
     assert len(rig.member.messages) == 2
+
+
+def test_run_that_breaks_the_chain_of_the_store_is_for_the_core() -> None:
+    rig = Rig()
+    caller = rig.connect()
+    caller.greet()
+    caller.send(append_of([b"d"], EntryId(1, 2), 12345, len(LOG.data)))
+    (message,) = rig.member.messages
+    assert isinstance(message, AppendRequest) and message.chain_mismatch is not None
 
 
 def test_json_requests_are_answered_under_their_opaque_with_code_200() -> None:

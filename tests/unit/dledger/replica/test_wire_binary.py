@@ -49,6 +49,18 @@ def run_of(count: int, *, first_index: int = 7, chain_crc: int = 99) -> EntrySli
     )
 
 
+def append_of(entries: EntrySlice) -> AppendRequest:
+    return AppendRequest(
+        term=4,
+        sender="n0",
+        target="n1",
+        entries=entries,
+        previous=EntryId(3, 6),
+        commit_index=6,
+        request_id=1,
+    )
+
+
 def frame_of(message: Message) -> RemotingCommand:
     (frame,) = FrameDecoder().feed(b"".join(wire_binary.encode(message)))
     return decode_command(frame)
@@ -224,10 +236,21 @@ def test_run_is_sent_without_a_copy() -> None:
     assert wire_binary.encode(message)[1] is entries.data
 
 
-def test_run_must_continue_the_chain_of_the_entry_before() -> None:
+def test_run_that_continues_another_entry_is_marked() -> None:
+    """Whether that is a contradiction the core decides, by what its log holds."""
     command = frame_of(MESSAGES[7])
-    with pytest.raises(RemoteProtocolError, match="chain_crc"):
-        read(command.code, command.body, chain_crc=98)
+    message = read(command.code, command.body, chain_crc=98)
+    assert isinstance(message, AppendRequest) and message.chain_mismatch is not None
+    assert replace(message, chain_mismatch=None) == MESSAGES[7]
+
+
+def test_run_with_a_break_in_its_own_chain_is_refused() -> None:
+    frames = [frame_of(append_of(run_of(2, chain_crc=chain_crc))) for chain_crc in (99, 98)]
+    second = len(run_of(1).data)
+    body = frames[0].body[:-second] + frames[1].body[-second:]
+    for chain_crc in (99, 98, None):
+        with pytest.raises(RemoteProtocolError, match="chain_crc"):
+            read(frames[0].code, body, chain_crc=chain_crc)
 
 
 def test_chain_of_an_unknown_entry_before_is_not_checked() -> None:
