@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.commitlog import PlainCommitLog
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.applying import Applier
 from ledgermq.dledger.replica.config import FlushDiskType
@@ -71,7 +72,10 @@ class PlainMember:
         self._self_id = self_id
         self._opening_record = opening_record
         self._keeper = keeper
-        self._syncs = GroupCommit(keeper, log.begin_sync)
+        self._syncs = GroupCommit(keeper, self._begin_sync)
+        # Up to where the log is confirmed behind the sync that was asked for and has not begun;
+        # None: no turn waits for it.
+        self._unsynced: list[int] | None = None
         self._applied_offset = 0
         self._turn_call: Any = None
         self._upkeep_call: Any = None
@@ -181,11 +185,25 @@ class PlainMember:
             self._keeper.run(self._log.begin_ahead).addBoth(self._ahead_ended)
         end = self._log.whole_offset
         if self._is_sync_flush:
-            flushed: Deferred[Any] = self._syncs.request()
-            flushed.addCallbacks(lambda _: self._confirm(end), self._not_synced)
+            self._confirm_synced(end)
         else:
             self._confirm(end)
         self.on_turn()
+
+    def _confirm_synced(self, end: int) -> None:
+        """Confirms the log up to `end` when that is on the disk; all turns for which the same sync
+        is enough are confirmed as one, so that little waits for a disk that hangs.
+        """
+        if self._unsynced is not None:
+            self._unsynced[0] = end
+            return
+        ends = self._unsynced = [end]
+        flushed: Deferred[Any] = self._syncs.request()
+        flushed.addCallbacks(lambda _: self._confirm(ends[0]), self._not_synced)
+
+    def _begin_sync(self) -> DiskJob | None:
+        self._unsynced = None
+        return self._log.begin_sync()
 
     def make_room(self) -> Deferred[None]:
         """Has files made that the log lacks, and what was cut off it wiped.
@@ -227,6 +245,6 @@ class PlainMember:
             self._fail(failure)
             return
         self._upkeep_call = self._reactor.callLater(_FLUSH_INTERVAL_S, self._keep_up)
-        if self._log.flushed_offset < self._log.max_offset:
+        if self._log.flushed_offset < self._log.max_offset and not self._syncs.is_asked:
             flushed: Deferred[Any] = self._syncs.request()
             flushed.addErrback(self._not_synced)

@@ -191,7 +191,9 @@ class Durability:
             self._checkpoint_at_ms = now_ms
             self._checkpoint_index = commit_index
             self._store.write_checkpoint(commit_index)
-        if has_news or (not self._is_syncing and self._appended != self._durable):
+        is_wanted = has_news or (not self._is_syncing and self._appended != self._durable)
+        # While the disk hangs, one sync waits behind the one that does not end.
+        if is_wanted and not self._syncs.is_asked:
             self.sync().addCallbacks(self._sync_done, self._sync_failed)
 
     def drop(self) -> None:

@@ -255,6 +255,11 @@ class GroupCommit:
         # Who waits for the sync that was asked for and has not begun; None: there is none.
         self._coming: list[_Waiter] | None = None
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a sync was asked for that has not begun: it covers what is written now, too."""
+        return self._coming is not None
+
     def request(self) -> Deferred[None]:
         """Has all that was written up to now brought to the disk.
 

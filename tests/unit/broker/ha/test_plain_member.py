@@ -22,7 +22,7 @@ from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.dledger.store.errors import DiskFullError, StoreFailedError
-from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.keeper import GroupCommit, Keeper
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import encode_record
 from ledgermq.state.errors import ConfigError
@@ -119,6 +119,41 @@ def test_sync_flush_confirms_what_is_on_the_disk(tmp_path: Path) -> None:
     assert running.told.ranges[1:] == [(begin, first)]
     running.pool.finish_one()
     assert running.told.ranges[1:] == [(begin, first), (first, second)]
+
+
+def test_turns_that_wait_for_one_sync_are_confirmed_as_one(tmp_path: Path) -> None:
+    """However long a disk hangs, little waits for it."""
+    running = Running(tmp_path, is_sync_flush=True)
+    begin, first = running.log.confirmed_offset, running.append()
+    running.clock.advance(0)
+    for _ in range(20):
+        last = running.append()
+        running.clock.advance(0)
+    assert len(running.pool.work) == 1
+    running.pool.finish_all()
+    assert running.told.ranges[1:] == [(begin, first), (first, last)]
+
+
+@pytest.mark.parametrize("is_sync_flush", [True, False])
+def test_a_disk_that_hangs_is_asked_for_one_sync_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_sync_flush: bool
+) -> None:
+    running = Running(tmp_path, is_sync_flush=is_sync_flush)
+    requests: list[None] = []
+    request = GroupCommit.request
+
+    def count(commit: GroupCommit) -> Any:
+        requests.append(None)
+        return request(commit)
+
+    monkeypatch.setattr(GroupCommit, "request", count)
+    for _ in range(20):
+        running.append()
+        running.clock.advance(1)
+    # One is running, and a turn and the upkeep wait for the next one.
+    assert len(requests) <= 3
+    running.pool.finish_all()
+    assert running.log.flushed_offset == running.log.max_offset
 
 
 def test_a_disk_that_fails_stops_it_for_good(

@@ -13,7 +13,7 @@ from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.durability import ANSWER_BYTES, ANSWERS_MAX, Durability
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.errors import CorruptStoreError
-from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.keeper import GroupCommit, Keeper
 from tests.unit.dledger.hand_pool import DirectReactor, HandPool
 
 
@@ -129,6 +129,26 @@ def test_what_waits_for_a_sync_that_hangs_is_bounded() -> None:
     (_, first), _, (last_id, answers), _ = rig.done
     assert first == [0] and last_id == EntryId(1, 4 + 5 * ANSWERS_MAX)
     assert answers[-1] == 5 * ANSWERS_MAX - 1 and len(answers) == ANSWERS_MAX
+
+
+@pytest.mark.parametrize("flush_disk_type", list(FlushDiskType))
+def test_a_disk_that_hangs_is_asked_for_one_sync_more(
+    monkeypatch: pytest.MonkeyPatch, flush_disk_type: FlushDiskType
+) -> None:
+    rig = Rig(flush_disk_type)
+    requests: list[None] = []
+    request = GroupCommit.request
+
+    def count(commit: GroupCommit) -> Any:
+        requests.append(None)
+        return request(commit)
+
+    monkeypatch.setattr(GroupCommit, "request", count)
+    for number in range(20):
+        rig.durability.finish(EntryId(1, number), answer(number, is_synced=False))
+        rig.durability.keep_up(number, 5_000.0 * (number + 1))
+    # One is running, and one batch and the checkpoint wait for the next one.
+    assert len(requests) <= 3
 
 
 def test_the_newest_answer_about_the_same_entries_is_kept() -> None:
