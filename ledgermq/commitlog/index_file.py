@@ -243,7 +243,7 @@ class IndexFile:
         links = 0
         if header.end_timestamp < header.begin_timestamp:
             # The file begins with times of a clock that was far ahead, from which no others can be
-            # counted: whoever reads the records compares their times.
+            # counted: the look-up compares the times of the records themselves.
             begin_ms, end_ms = 0, header.begin_timestamp + _SECONDS_MAX * 1000
         while 0 < number < below and len(found) < count_max and links < links_max:
             links += 1

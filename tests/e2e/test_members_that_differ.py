@@ -83,7 +83,7 @@ class MembersThatDifferTest(TestCase):
             assert second is not None
             self.assertEqual((await self.send(second)).code, 0)
             leadership = self.members[second].leadership
-            await until(lambda: leadership.clock_alarm, "a word about the first one's clock")
+            await until(lambda: leadership.clock_alarm, "a report of the first one's clock")
             self.assertLess(leadership.log_ahead_ms, 30_000)
         finally:
             await gatherResults([member.stop() for member in self.members])

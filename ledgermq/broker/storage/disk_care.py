@@ -68,7 +68,7 @@ class DiskCare:
         self._expiry_ms = expiry_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
-        # As it was told last.
+        # As last logged.
         self._is_disk_full = False
         self._is_store_lost = False
         # As the member was told last.

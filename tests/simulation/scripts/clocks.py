@@ -108,7 +108,7 @@ def log_that_ends_in_the_future() -> None:
 
 
 def two_members_whose_clocks_differ() -> None:
-    """Nobody can say which is right: both go on, and report it."""
+    """No majority says which is right: both go on, and report it."""
     stage = _compared(2)
     stage["n0"].wall_offset_ms += _YEAR_MS
     stage.run(2_000)
