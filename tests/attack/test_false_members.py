@@ -106,7 +106,7 @@ class FalseMember(Protocol):
     def _answer(self, command: RemotingCommand) -> RemotingCommand:
         hello = greeting_bodies.decode_hello(command.body)
         code, nonce, given = self._lie(hello)
-        body = greeting_bodies.encode_hello_answer(FORMATS, nonce, given)
+        body = greeting_bodies.encode_hello_answer(FORMATS, nonce=nonce, proof=given)
         return command.response(code, body=body)
 
 
