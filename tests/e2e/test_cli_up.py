@@ -200,6 +200,19 @@ def test_up_does_not_repeat_a_start_with_wrong_settings(tmp_path: Path) -> None:
     assert "n0 does not start" in done.stderr and "maxMessageSize" in done.stderr
 
 
+def test_up_with_more_nodes_than_its_data_has_stops(tmp_path: Path) -> None:
+    base = free_first_port()
+    words = [
+        "--base-port", base, "--namesrv-port", base + 5, "--console-port", 0, "--data", tmp_path,
+        "--", *SMALL_STORE,
+    ]  # fmt: skip
+    with LiveProgram(["up", "--nodes", 1, *words], tmp_path / "up.log") as program:
+        wait_until(lambda: "ready" in program.lines, what="ready")
+    done = run_ledgermq("up", "--nodes", 3, *words)
+    assert done.returncode == 78 and "n0 does not start" in done.stderr
+    assert "n0, n1, n2" in done.stderr and "dLegerPeers" in done.stderr
+
+
 def test_up_with_tls_only(tmp_path: Path) -> None:
     base = free_first_port()
     tls = write_tls_file(tmp_path / "tls.properties")

@@ -7,10 +7,12 @@ the file is right.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from ledgermq.dledger.store.text_file import seal, unseal
 from tests.fault.listed_group import GROUP, ListedGroup
 from tests.waiting import wait_until
 
@@ -169,3 +171,69 @@ def test_member_may_move_to_another_address(tmp_path: Path) -> None:
             group.send(THREE)
         group.wait_until_whole(*THREE)
         group.assert_nothing_is_lost()
+
+
+def test_store_of_another_cluster_is_rejected_until_it_is_gone(tmp_path: Path) -> None:
+    """Group, ids and list are the same: a directory that was copied from another installation."""
+    folders = tmp_path / "other", tmp_path / "own"
+    for folder in folders:
+        folder.mkdir()
+    with ListedGroup(folders[0], THREE) as other:
+        other.start_all(*THREE)
+    with ListedGroup(folders[1], THREE) as group:
+        group.start_all(*THREE)
+        group.stop("n2")
+        store = folders[1] / "n2"
+        store.rename(folders[1] / "kept")
+        shutil.copytree(folders[0] / "n2", store)
+        group.start("n2", group.peers(*THREE))
+        wait_for_alarm(group, "n2", "n0 belongs to a different cluster", "n1 belongs")
+        wait_for_alarm(group, "n0", "n2 belongs to a different cluster")
+        group.send(["n0", "n1"])
+        assert not group.takes("n2")
+        group.stop("n2")
+        shutil.rmtree(store)
+        group.start("n2", group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def test_stores_without_a_list_agree_on_one(tmp_path: Path) -> None:
+    """Those of an older program, which kept the ids that bootstrapped the group; then those of
+    Apache's broker, which keeps a term and a vote alone."""
+    with ListedGroup(tmp_path, (*THREE, "x1", "x2")) as group:
+        group.start_all(*THREE)
+        group.stop(*THREE)
+        for member_id in THREE:
+            identity = ledger_file(group, member_id, "identity")
+            values = unseal(identity.read_bytes())
+            assert values is not None
+            values["birth_members"] = values.pop("members")
+            identity.write_bytes(seal(values))
+        group.start("n0", group.peers("n0", "n1"))
+        assert_names_both_lists(group.refusal("n0"), "n0, n1, n2", "n0, n1")
+        for member_id in THREE:
+            group.start(member_id, group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.stop(*THREE)
+        for member_id in THREE:
+            assert "\nmembers=n0;n1;n2\n" in ledger_file(group, member_id, "identity").read_text()
+            ledger_file(group, member_id, "identity").unlink()
+        voter, leader = next(filter(None, (vote_of(group, one) for one in THREE)))
+        group.start(voter, group.peers(voter, "x1", "x2"))
+        assert_names_both_lists(group.refusal(voter), leader, f"{voter}, x1, x2")
+        for member_id in THREE:
+            group.start(member_id, group.peers(*THREE))
+        group.wait_until_whole(*THREE)
+        group.assert_nothing_is_lost()
+
+
+def ledger_file(group: ListedGroup, member_id: str, name: str) -> Path:
+    return group.folder / member_id / f"dledger-{member_id}" / name
+
+
+def vote_of(group: ListedGroup, member_id: str) -> tuple[str, str] | None:
+    """A member and another one for which it has voted; None when it has not."""
+    text = ledger_file(group, member_id, "currterm").read_text()
+    leader = text.partition("voteLeader=")[2].partition("\n")[0].strip()
+    return (member_id, leader) if leader not in ("", member_id) else None
