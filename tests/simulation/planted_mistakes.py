@@ -25,6 +25,7 @@ from tests.simulation.mistake_plans import (
 from tests.simulation.mutation import Mutation
 from tests.simulation.planted_marks import MARK_MUTATIONS
 from tests.simulation.planted_reads import READ_MUTATIONS
+from tests.simulation.planted_removals import REMOVAL_MUTATIONS
 from tests.simulation.planted_rules import RULES_MUTATIONS
 from tests.simulation.planted_settings import SETTINGS_MUTATIONS
 from tests.simulation.planted_snapshots import SNAPSHOT_MUTATIONS
@@ -579,4 +580,5 @@ MUTATIONS = (
     *MARK_MUTATIONS,
     *SETTINGS_MUTATIONS,
     *SNAPSHOT_MUTATIONS,
+    *REMOVAL_MUTATIONS,
 )

@@ -139,7 +139,7 @@ class SimBroker:
             SubscriptionGroupTable(1000),
             # Removals are worked off over many turns.
             ConsumerOffsetTable(1000, dropped_max=8),
-            write=self._write_state,
+            write=self.write_state,
             body_bytes_max=body_bytes_max(plan.segment_bytes),
             now_ms=self.wall_ms,
             clock_ms=self._clock_ms,
@@ -404,7 +404,8 @@ class SimBroker:
             self._replica.stop()
             self.failed(error)
 
-    def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
+    def write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
+        """Proposes records of the state; `done` gets what becomes of them."""
         for body in bodies:
             self.on_state_proposed(body)
         propose_records(self.proposals, bodies, STORE_HOST, self.wall_ms(), done)
