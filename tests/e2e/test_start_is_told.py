@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgermq.dledger.store.text_file import seal
 from tests.free_ports import free_ports
 from tests.processes import SMALL_STORE, LiveProgram, is_listening
 from tests.waiting import wait_until
@@ -124,10 +125,11 @@ def test_probes_answer_while_files_are_read(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used_end_a_start_whose_probes_answered(tmp_path: Path) -> None:
     with stuck(tmp_path) as broker:
         broker.wait_until_told()
-        broker.file.write_text("this is no table")
+        identity = broker.file.parent.parent / "dledger-n0" / "identity"
+        identity.write_bytes(seal({"group": "other", "self_id": "n0", "term": "1"}))
         broker.go_on()
-        assert broker.program.wait(60) == 1
-        assert "no readable copy" in broker.program.log_text()
+        assert broker.program.wait(60) == 78
+        assert "the store belongs to group other" in broker.program.log_text()
         assert not is_listening(broker.http_port)
 
 
