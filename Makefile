@@ -24,6 +24,7 @@
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make member-memory  a member whose disk is full or hangs: its memory is a horizontal line (root)
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
+#   make file-damage    every file of a store damaged in every way: nothing is lost, nothing silent
 #   make spark-cluster  every job and source on a cluster of Spark that loses workers (Java 17)
 #   make spark-lake     EVENTS (1,000,000) into tables in an object store and back, with kills (Java 17)
 #   make console-test   the console's page in a real Chromium (Debian's, node, npm)
@@ -37,7 +38,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install run test check check-rest wheels release-check image image-test systemd-test interop simulate mutations bench bench-peer bench-growth bench-watched lint \
 	clean console-test console-screenshots \
-	apache-tests crash-states faults power-cuts soak member-memory prometheus-test fuzz every-code floods spark-cluster \
+	apache-tests crash-states faults power-cuts file-damage soak member-memory prometheus-test fuzz every-code floods spark-cluster \
 	spark-lake
 
 BIN := .venv/bin
@@ -163,6 +164,10 @@ CUTS := 200
 power-cuts: $(STAMP)
 	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS)
 	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS) --flush ASYNC_FLUSH
+
+file-damage: $(STAMP)
+	@$(BIN)/python -m tests.fault.file_damage 1
+	@$(BIN)/python -m tests.fault.file_damage 3
 
 # Names of faults with commas between; `python -m tests.fault.hosts.run --help` lists them.
 FAULTS := all

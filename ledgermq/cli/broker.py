@@ -45,7 +45,7 @@ from ledgermq.cli.program import (
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError, UnreadRecordError
 from ledgermq.dledger.errors import LedgerError
-from ledgermq.dledger.store.errors import MembershipError
+from ledgermq.dledger.store.errors import MembershipError, VoteStateLostError
 from ledgermq.dledger.store.opening_progress import OpeningStoppedError
 from ledgermq.protocol.tls.contexts import TlsSettingsError
 from ledgermq.state.errors import BrokerError, ConfigError
@@ -164,7 +164,7 @@ class _Announced:
             return None
         if failure.check(UnreadRecordError):
             self.exit_code = EXIT_NOT_READ
-        elif failure.check(MembershipError):
+        elif failure.check(MembershipError, VoteStateLostError):
             self.exit_code = EXIT_CONFIG
         return failure
 

@@ -21,7 +21,6 @@ from typing import Final
 
 from ledgermq.broker.storage.acceptance import FILE_NAME as ACCEPTANCE
 from ledgermq.broker.storage.state_files import StateFile
-from ledgermq.broker.storage.state_seal import without_seal
 from ledgermq.cli.convert_source import (
     QUEUE_UNIT_BYTES,
     ConvertError,
@@ -33,6 +32,7 @@ from ledgermq.cli.convert_target import Target
 from ledgermq.commitlog import GetMessageStatus
 from ledgermq.dledger.store.filesystem import FILE_MODE
 from ledgermq.dledger.store.outside_files import regular_size
+from ledgermq.protocol.file_seal import without_seal
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET, SYS_FLAG_OFFSET, decode_record_head
 from ledgermq.protocol.sysflag import (
     BORN_HOST_V6,

@@ -1,7 +1,7 @@
 """LocalOffsets: how far a broadcast consumer has come, in a file of its own.
 
 In broadcast mode every member gets every message, so that the broker cannot keep one offset for
-all. The file is a JSON object, written beside and renamed over the old one:
+all. The file is a JSON object with a seal, and kept twice (`TwinFile`):
 
     {"orders": {"broker-a": {"0": 17, "1": 12}}}         topic, broker, queue: next offset
 
@@ -11,16 +11,19 @@ the next, whatever the number of queues.
 
 import asyncio
 import json
-import secrets
+import logging
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from ledgermq.client.errors import ConfigError
 from ledgermq.protocol.bodies import MessageQueue
-from ledgermq.protocol.replaced_file import replace_file
+from ledgermq.protocol.file_seal import SEAL
+from ledgermq.protocol.twin_file import TwinFile
 
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+_log = logging.getLogger("ledgermq.client")
 
 
 def offsets_path(directory: Path, instance_name: str | None, group: str) -> Path:
@@ -51,16 +54,16 @@ class LocalOffsets:
         """
         self._path = path
         self._bytes_max = bytes_max
-        # Of its own: another member of the group on this machine has the same file.
-        self._partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+        # Another member of the group on this machine has the same file.
+        owner = f"{path.parent.name}/{path.stem}"
+        self._file = TwinFile(path, bytes_max, owner, is_shared=True)
         self._offsets: dict[MessageQueue, int] = {}
         # Held by who writes.
         self._gate = asyncio.Lock()
         # The write that has not begun; who commits now waits for it.
         self._next: asyncio.Task[None] | None = None
         try:
-            if path.exists():
-                self._offsets = _read(path, bytes_max)
+            self._offsets = _read(self._file)
         except (OSError, ValueError, AttributeError, TypeError) as error:
             raise ConfigError(f"{path} holds no offsets: {error}") from error
 
@@ -86,7 +89,7 @@ class LocalOffsets:
             # From here on who commits comes too late for this one.
             self._next = None
             content = self._content()
-            await asyncio.to_thread(_write, self._path, self._partial, content)
+            await asyncio.to_thread(_write, self._path, self._file, content)
 
     def _content(self) -> bytes:
         topics: dict[str, dict[str, dict[str, int]]] = {}
@@ -101,22 +104,26 @@ class LocalOffsets:
         return content
 
 
-def _write(path: Path, partial: Path, content: bytes) -> None:
+def _write(path: Path, file: TwinFile, content: bytes) -> None:
     """Replaces the file; runs in a thread."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, [content], partial=partial)
+        file.write([content])
     except OSError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _read(path: Path, bytes_max: int) -> dict[MessageQueue, int]:
-    size = path.stat().st_size
-    if size > bytes_max:
-        raise ValueError(f"{size} bytes; allowed: {bytes_max}")
+def _read(file: TwinFile) -> dict[MessageQueue, int]:
+    content = file.read()
+    for note in file.notes:
+        _log.warning("the offsets are read from their other copy: %s", note)
+    if content is None:
+        return {}
+    value = json.loads(content)
+    value.pop(SEAL, None)
     return {
         MessageQueue(topic, broker_name, int(queue_id)): int(offset)
-        for topic, brokers in json.loads(path.read_text(encoding="utf-8")).items()
+        for topic, brokers in value.items()
         for broker_name, queues in brokers.items()
         for queue_id, offset in queues.items()
     }

@@ -151,6 +151,11 @@ def _state_of(value: Mapping[str, Any] | None) -> StateMark | None:
     )
 
 
+def _upstream_content(mark: DispatchMark) -> bytes:
+    times = STORE_CHECKPOINT.pack(mark.timestamp, mark.timestamp, mark.index_timestamp)
+    return times.ljust(STORE_CHECKPOINT_BYTES, b"\0")
+
+
 class Checkpoints:
     """Reads and writes both files of a store."""
 
@@ -179,9 +184,13 @@ class Checkpoints:
         Raises:
             OSError: the former mark is still good.
         """
-        times = STORE_CHECKPOINT.pack(mark.timestamp, mark.timestamp, mark.index_timestamp)
-        self._file_system.replace(self._upstream_path, times.ljust(STORE_CHECKPOINT_BYTES, b"\0"))
+        self._file_system.replace(self._upstream_path, _upstream_content(mark))
         self._file_system.replace(self._mark_path, encode_mark(mark))
+
+    def was_used_by_java(self, mark: DispatchMark) -> bool:
+        """Tell whether upstream's file is another one than was written with the mark."""
+        found = self._file_system.read(self._upstream_path)
+        return found is not None and found != _upstream_content(mark)
 
     def disown(self, starts: Mapping[tuple[str, int], int]) -> None:
         """Has the mark call queues empty whose files are about to be replaced; durable on return.

@@ -22,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ledgermq.commitlog.derived_files import MAKE, WIPE, WRITE, Changes, DerivedFiles, Operation
-from ledgermq.commitlog.errors import DispatchError
+from ledgermq.commitlog.errors import DamagedFileError, DispatchError
 from ledgermq.commitlog.layout import (
     PRE_BLANK,
     QUEUE_UNIT,
@@ -285,11 +285,17 @@ class ConsumeQueue:
         """Return the first queue offset whose record stands at `physical_offset` or behind it.
 
         A unit of zeros counts as behind: a cut that was stopped may have wiped it already.
+
+        Raises:
+            DamagedFileError: a unit names no place at all; it must not pass for an old one.
         """
         low, high = self.min_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2
             unit = self.unit(middle)
+            if unit.physical_offset < 0:
+                where = f"unit {middle} of {self.topic}-{self.queue_id}"
+                raise DamagedFileError("consume queue", where, "a place", unit.physical_offset)
             if unit.physical_offset < physical_offset and unit.size_bytes > 0:
                 low = middle + 1
             else:

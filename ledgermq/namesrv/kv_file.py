@@ -1,6 +1,7 @@
 """The file of the key-value configuration: read whole, replaced whole; may wait for the disk.
 
-It is upstream's `kvConfig.json`: ``{"configTable": {"NAMESPACE": {"key": "value"}}}``.
+It is upstream's `kvConfig.json`: ``{"configTable": {"NAMESPACE": {"key": "value"}}}``, with a seal
+that upstream skips, and kept twice (`TwinFile`): no peer could tell what a damaged one held.
 """
 
 import json
@@ -11,8 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ledgermq.protocol.regular_file import read_regular_file
-from ledgermq.protocol.replaced_file import replace_file
+from ledgermq.protocol.twin_file import TwinFile
 
 # What a start reads; more than the table ever writes, for files of upstream's.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -43,43 +43,56 @@ def file_bytes(namespaces: Mapping[str, Mapping[str, str]]) -> int:
     )
 
 
-def read_kv_file(path: Path) -> Namespaces:
-    """Reads the file; a missing one is an empty table.
+class KvFile:
+    """The file and its copy.
 
-    Raises:
-        OSError: the file cannot be read, is no regular one, or larger than it may be.
-        ValueError: it is not such a table.
+    Attributes:
+        notes: what the last reading did not use and why, for a log.
     """
-    try:
-        data, _ = read_regular_file(path, FILE_BYTES_MAX)
-    except FileNotFoundError:
-        return {}
-    text = data.decode("utf-8")
-    try:
-        document = json.loads(text) if text.strip() else {}
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply") from None
-    table = document.get("configTable", {}) if isinstance(document, dict) else None
-    if not isinstance(table, dict) or not all(isinstance(items, dict) for items in table.values()):
-        raise ValueError(f"{path} holds no configTable object of objects")
-    return {
-        str(namespace): {str(key): str(value) for key, value in items.items()}
-        for namespace, items in table.items()
-    }
 
+    def __init__(self, path: Path) -> None:
+        """Reads nothing yet."""
+        self._path = path
+        self._twin = TwinFile(path, FILE_BYTES_MAX)
 
-def write_kv_file(path: Path, namespaces: Namespaces) -> None:
-    """Replaces the file, durably, readable by its owner only.
+    @property
+    def notes(self) -> list[str]:
+        return self._twin.notes
 
-    Args:
-        path: of the file; its folder is made.
-        namespaces: nobody changes them meanwhile.
+    def read(self) -> Namespaces:
+        """Reads the file; a missing one is an empty table.
 
-    Raises:
-        OSError: see `replace_file`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    replace_file(path, _encoded(namespaces))
+        Raises:
+            OSError: the file cannot be read, is no regular one, or larger than it may be.
+            ValueError: it is not such a table, or is damaged and so is its copy.
+        """
+        data = self._twin.read()
+        text = "" if data is None else data.decode("utf-8")
+        try:
+            document = json.loads(text) if text.strip() else {}
+        except RecursionError:
+            raise ValueError(f"{self._path} is nested too deeply") from None
+        table = document.get("configTable", {}) if isinstance(document, dict) else None
+        if not isinstance(table, dict) or not all(
+            isinstance(items, dict) for items in table.values()
+        ):
+            raise ValueError(f"{self._path} holds no configTable object of objects")
+        return {
+            str(namespace): {str(key): str(value) for key, value in items.items()}
+            for namespace, items in table.items()
+        }
+
+    def write(self, namespaces: Namespaces) -> None:
+        """Replaces the file, durably, readable by its owner only.
+
+        Args:
+            namespaces: nobody changes them meanwhile.
+
+        Raises:
+            OSError: see `replace_file`.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._twin.write(_encoded(namespaces))
 
 
 def _encoded(namespaces: Namespaces) -> Iterator[bytes]:

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.namesrv.bounds import check_name
 from ledgermq.namesrv.errors import BusyError, ConfigItemNotFoundError, LimitError
 from ledgermq.namesrv.kv_file import (
+    KvFile,
     Namespaces,
     file_bytes,
     item_bytes,
     namespace_bytes,
-    read_kv_file,
-    write_kv_file,
 )
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.transport.turn import Clock, DelayedCall
@@ -48,6 +48,8 @@ _PAUSE_S_MAX: Final = 1.0
 
 # Calls a function in another thread; fires with nothing, or fails as the function did.
 RunInThread = Callable[[Callable[[], None]], Deferred[None]]
+
+_log = Logger()
 
 
 class _Change(NamedTuple):
@@ -79,7 +81,7 @@ class KvTable:
             clock: the reactor.
             bytes_max: of the file.
         """
-        self._path = path
+        self._file = KvFile(path)
         self._run_in_thread = run_in_thread
         self._bytes_max = bytes_max
         # What is durable and seen.
@@ -106,7 +108,9 @@ class KvTable:
             OSError: the file cannot be read, is no regular one, or larger than it may be.
             ValueError: it is not such a table.
         """
-        self._namespaces = read_kv_file(self._path)
+        self._namespaces = self._file.read()
+        for note in self._file.notes:
+            _log.warn("the key-value file is read from its other copy: {note}", note=note)
         self._begin_anew()
 
     def put(self, namespace: str, key: str, value: str) -> Deferred[None]:
@@ -221,7 +225,7 @@ class KvTable:
         self._begun_s = self._clock.seconds()
         # The thread sees a copy: the next state goes on to change.
         content = {namespace: dict(items) for namespace, items in self._next.items()}
-        self._run_in_thread(partial(write_kv_file, self._path, content)).addCallbacks(
+        self._run_in_thread(partial(self._file.write, content)).addCallbacks(
             self._written, self._not_written
         )
 

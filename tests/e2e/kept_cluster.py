@@ -1,5 +1,6 @@
 """A cluster inside this process whose store directories a test reads and damages."""
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Self
 from ledgermq.broker.storage.state_files import parse_tolerant
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.dledger.store import RealFileSystem
-from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.testing import LedgerCluster
 from ledgermq.testing.settings import Setting
 from tests.e2e.wire_client import WireClient
@@ -57,10 +58,15 @@ class KeptCluster:
 
     def ask(self, code: RequestCode, **fields: Any) -> Any:
         """Asks the leader; returns its answer, which is a success."""
-        with self.client() as client:
-            answer = client.ask(code.value, {key: str(value) for key, value in fields.items()})
-        assert answer.code == 0, (answer.code, answer.remark)
-        return answer
+
+        def ask() -> Any:
+            with contextlib.suppress(OSError), self.client() as client:
+                answer = client.ask(code.value, {key: str(value) for key, value in fields.items()})
+                assert answer.code in (0, ResponseCode.SERVICE_NOT_AVAILABLE), answer.remark
+                return answer if answer.code == 0 else None
+
+        # The leadership may move.
+        return wait_until(ask, what=f"an answer to {code.name}")
 
     def put_topic(self, topic: str, permission: int = 6) -> None:
         self.ask(
@@ -74,9 +80,10 @@ class KeptCluster:
             consumerGroup=group, topic=topic, queueId=0, commitOffset=offset,
         )  # fmt: skip
 
-    def send(self, topic: str, body: bytes) -> None:
+    def send(self, topic: str, body: bytes, keys: str = "") -> None:
+        properties = f"KEYS\x01{keys}\x02" if keys else ""
         with self.client() as client:
-            client.send(topic, 0, body)
+            client.send(topic, 0, body, properties=properties)
 
     def topics(self) -> set[str]:
         body = self.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body
@@ -104,6 +111,11 @@ class KeptCluster:
             return len(ends) == 1 and -1 not in ends and read(None, lambda b: b.state.is_swept)
 
         wait_until(is_swept, what="a sweep that all have applied")
+
+    def stop_running(self) -> None:
+        """Ends what runs, at once: some nodes may be down."""
+        for node in self.nodes:
+            self.cluster.kill(node)
 
     def start(self) -> None:
         for node in self.cluster.nodes:

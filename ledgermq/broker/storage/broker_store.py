@@ -100,7 +100,13 @@ class BrokerStore:
         checkpoints = self._messages.checkpoints
         mark = checkpoints.read()
         accepted = {} if self._acceptance is None else self._acceptance.read()
-        rule = rule_of(self._name, mark, has_mark_file=checkpoints.exists(), accepted=accepted)
+        rule = rule_of(
+            self._name,
+            mark,
+            has_mark_file=checkpoints.exists(),
+            is_after_java=mark is not None and checkpoints.was_used_by_java(mark),
+            accepted=accepted,
+        )
         self._needs_replay = self.repair.load(mark, rule, self._tables.load(rule))
 
     def open(

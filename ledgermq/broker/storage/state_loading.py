@@ -7,7 +7,8 @@ copy `.bak` has to pass the same. All else is made again from the log, or by a l
 
 A file without a seal is believed in a store whose checkpoint names no sealed files: one that a Java
 broker or an older program wrote, or a new one. There `.bak` serves only where the file itself is
-missing, which is how Java leaves it when it stops between two steps of a replacement.
+missing, which is how Java leaves it when it stops between two steps of a replacement. In a store
+with seals it is believed only where upstream's own checkpoint shows that Java has run there since.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.storage.state_files import ContentFile, parse_object
-from ledgermq.broker.storage.state_seal import BrokenSealError, read_seal
 from ledgermq.commitlog.checkpoint import DispatchMark
 from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.file_seal import BrokenSealError, read_seal
 
 # In place of a checksum: the file is not there.
 MISSING: Final = "missing"
@@ -51,6 +52,8 @@ class LoadRule:
     store_id: str = ""
     # Whether files need a seal.
     needs_seals: bool = False
+    # Whether a Java broker has run here since the checkpoint: it writes files without seals.
+    is_after_java: bool = False
     # Lowest index of each file that the checkpoint names; those of all others follow.
     indexes: Mapping[str, int] = field(default_factory=dict)
     other_index: int = -1
@@ -90,7 +93,8 @@ class LoadRule:
             ValueError: it is not believed.
         """
         seal = None if isinstance(raw, OSError) else read_seal(raw)
-        if seal is None and self.needs_seals and isinstance(raw, bytes):
+        is_needed = self.needs_seals and not self.is_after_java
+        if seal is None and is_needed and isinstance(raw, bytes):
             raise BrokenSealError("it has no seal: it is damaged, or another program wrote it")
         if seal is not None:
             owner = seal.owner if self.store_id else seal.owner.rpartition("/")[0]
@@ -98,9 +102,9 @@ class LoadRule:
             if owner != own:
                 raise ValueError(f"it belongs to the store {owner!r}, and this one is {own!r}")
             needed = self.indexes.get(name, self.other_index)
-            if seal.log_index < needed:
+            if seal.version < needed:
                 raise ValueError(
-                    f"it is an older copy: it stands for entry {seal.log_index}, and the checkpoint"
+                    f"it is an older copy: it stands for entry {seal.version}, and the checkpoint"
                     f" needs {needed}"
                 )
         return FoundFile(_parsed(raw), is_sealed=seal is not None)
@@ -127,7 +131,12 @@ def owner_text(owner: str, store_id: str) -> str:
 
 
 def rule_of(
-    owner: str, mark: DispatchMark | None, *, has_mark_file: bool, accepted: Mapping[str, str]
+    owner: str,
+    mark: DispatchMark | None,
+    *,
+    has_mark_file: bool,
+    is_after_java: bool = False,
+    accepted: Mapping[str, str],
 ) -> LoadRule:
     """Returns what a start demands.
 
@@ -135,6 +144,7 @@ def rule_of(
         owner: name of this store.
         mark: the checkpoint, None when it is missing or cannot be read.
         has_mark_file: whether it is there.
+        is_after_java: whether upstream's checkpoint is not the one that was written with it.
         accepted: what an operator told to take as it is.
     """
     is_lost = mark is None and has_mark_file
@@ -143,6 +153,7 @@ def rule_of(
         owner=owner,
         store_id="" if state is None else state.store_id,
         needs_seals=is_lost or state is not None,
+        is_after_java=is_after_java,
         indexes={} if state is None else state.files,
         other_index=-1 if mark is None or state is None else mark.index,
         accepted=accepted,

@@ -75,7 +75,8 @@ class StateRepair:
         if mark is not None and mark.state is not None:
             self._store_id, self._coverage.logged_from = mark.state.store_id, mark.state.logged_from
             self._doubt = "" if self._is_accepted else mark.state.doubt
-        if rule.is_mark_lost or self._is_accepted or (has_foreign and not is_swept):
+        is_unlogged = has_foreign and (not is_swept or rule.is_after_java)
+        if rule.is_mark_lost or self._is_accepted or is_unlogged:
             self._coverage.note_unlogged(0 if mark is None else mark.index + 1)
         has_problem = any(one.problem is not None for one in found)
         self.must_save = has_foreign or has_problem or rule.is_mark_lost or self._is_accepted

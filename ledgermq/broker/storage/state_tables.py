@@ -19,7 +19,7 @@ from ledgermq.broker.storage.state_files import (
     pretty_slices,
 )
 from ledgermq.broker.storage.state_loading import FoundFile, LoadRule
-from ledgermq.broker.storage.state_seal import sealed
+from ledgermq.protocol.file_seal import SEAL_BYTES_MAX, sealed
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.document import Document
 from ledgermq.state.errors import StateFileTooLargeError
@@ -130,7 +130,7 @@ class Encoding:
                 for text in pretty_slices(table.document(), slice_chars):
                     slices.append(encode_text(text))
                     size += len(slices[-1])
-                    table.file.check(size)
+                    table.file.check(size + SEAL_BYTES_MAX)
                     length += len(text)
                     if length >= slice_chars:
                         yield length

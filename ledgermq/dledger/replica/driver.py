@@ -119,10 +119,10 @@ class Replica:
         """
         self.config, self._reactor = config, reactor
         self._vote_store, self._codec = vote_store, codec
-        self._recollection = Recollection(config.self_id, vote_store, repair_mark)
+        self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
+        self._recollection = Recollection(config.self_id, vote_store, repair_mark, self.peer_ids)
         self._rng, self._opening_body = rng, opening_body
         self.store, self.self_id = store, config.self_id  # Read up to `commit_index` only.
-        self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
         self.failure: BaseException | None = None  # Why the member stopped by itself.
         self._keeper, self._owns_keeper = keeper or Keeper(reactor), keeper is None
         self._durability = Durability(

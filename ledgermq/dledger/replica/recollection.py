@@ -6,6 +6,7 @@ must survive any number of restarts, so it is noted on disk before the core acts
 goes only when the vote of the recovered member is on disk.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -37,8 +38,15 @@ class FormerLife(NamedTuple):
 class Recollection:
     """Votes and repair mark of one member."""
 
-    def __init__(self, self_id: str, votes: VoteStore, mark: RepairMark | None) -> None:
+    def __init__(
+        self,
+        self_id: str,
+        votes: VoteStore,
+        mark: RepairMark | None,
+        peer_ids: Collection[str],
+    ) -> None:
         """Reads nothing yet; without a mark (tests) nothing is remembered over a restart."""
+        self._has_peers = bool(peer_ids)
         self._self_id = self_id
         self._votes = votes
         self._mark = mark
@@ -51,6 +59,9 @@ class Recollection:
         Args:
             store: of the member, open.
             is_recovering: the caller knows of a loss.
+
+        Raises:
+            VoteStateLostError: the votes are lost, and there are no peers to recover from.
         """
         repair = self._mark.read() if self._mark is not None else None
         reason = "the store has lost entries" if is_recovering else None
@@ -60,6 +71,10 @@ class Recollection:
         try:
             state = self._votes.load()
         except VoteStateLostError as error:
+            if not self._has_peers:
+                cure = "if its group never had other members, remove this file and start again"
+                why = f"{error.reason}; this member has no peers to recover from: {cure}"
+                raise VoteStateLostError(error.path, why) from error
             reason = str(error)
         if reason is not None:
             self._begin(reason)

@@ -19,7 +19,9 @@ What `load` finds, and what it says:
     missing    missing            empty       None: a member that starts for the first time
     missing    missing            not empty   VoteStateLostError
     damaged    any                any         VoteStateLostError
-    any        damaged            any         VoteStateLostError
+    any        damaged            any         VoteStateLostError; identity's state where the
+                                              group has no other members, so that a vote in a
+                                              higher term could be for this member only
 
 `members` is the list of the group's member ids, agreed with the birth; a configuration with other
 ids is refused. An identity that was written before lists were kept has `birth_members=` in its
@@ -113,7 +115,13 @@ class VoteFile:
 
     def _load(self) -> HardState | None:
         identity = self._load_identity()
-        current = self._load_current(CURRENT_TERM)
+        is_alone = self._members == {self._self_id}
+        try:
+            current = self._load_current(CURRENT_TERM)
+        except VoteStateLostError:
+            if identity is None or not is_alone:
+                raise
+            current = None
         if identity is None and current is None:
             former = self._load_former()
             if former is not None or self._is_used():
@@ -122,7 +130,7 @@ class VoteFile:
         if identity is None:
             return current
         if current is None:
-            former = self._load_former()
+            former = None if is_alone else self._load_former()
             if former is not None and former.term > identity.term:
                 raise self._lost(CURRENT_TERM, f"missing, its copy knows term {former.term}")
             self._end_save(identity)

@@ -13,6 +13,8 @@ from ledgermq.client.local_offsets import LocalOffsets, offsets_path
 from ledgermq.protocol.bodies import MessageQueue
 from tests.unit.client.parts import OTHER, QUEUE
 
+FILES = {"offsets.json", "offsets.json.copy"}
+
 
 def test_what_is_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "new" / "offsets.json"
@@ -27,8 +29,9 @@ def test_what_is_committed_is_there_after_a_restart(tmp_path: Path) -> None:
         assert (await again.committed(QUEUE), await again.committed(OTHER)) == (8, 9)
 
     asyncio.run(scenario())
-    assert json.loads(path.read_text()) == {"T": {"b": {"0": 8, "1": 9}}}
-    assert [found.name for found in path.parent.iterdir()] == ["offsets.json"]
+    value = json.loads(path.read_text())
+    assert value.pop("ledgermqSeal") and value == {"T": {"b": {"0": 8, "1": 9}}}
+    assert {found.name for found in path.parent.iterdir()} == FILES
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"T": 1}', '{"T": {"b": {"x": 1}}}', "\udcff"])
@@ -91,7 +94,7 @@ def test_many_queues_are_one_write_and_the_loop_goes_on_meanwhile(
         assert [await again.committed(queue) for queue in queues] == [2] * 64
 
     asyncio.run(scenario())
-    assert len(syncs) == 2 * 2, "the file, and its name"
+    assert len(syncs) == 2 * 4, "the file, and its name; and its copy"
 
 
 def test_names_become_one_file_below_the_directory(tmp_path: Path) -> None:
@@ -126,4 +129,35 @@ def test_two_members_with_one_file_never_spoil_it(
         assert await LocalOffsets(path).committed(QUEUE) == 1_000_000
 
     asyncio.run(scenario())
-    assert [found.name for found in tmp_path.iterdir()] == ["offsets.json"]
+    assert {found.name for found in tmp_path.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("name", ["offsets.json", "offsets.json.copy"])
+@pytest.mark.parametrize("damage", [b"", b"noise", None, "older", "another"])
+def test_one_of_two_files_may_be_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: bytes | str | None
+) -> None:
+    path, other = tmp_path / "offsets.json", tmp_path / "other" / "offsets.json"
+
+    async def scenario() -> None:
+        offsets = LocalOffsets(path)
+        await offsets.commit(QUEUE, 6)
+        older = (tmp_path / name).read_bytes()
+        await offsets.commit(QUEUE, 7)
+        stranger = LocalOffsets(other)
+        for offset in range(100, 104):
+            await stranger.commit(QUEUE, offset)
+        known = {"older": older, "another": other.read_bytes()}
+        if damage is None:
+            (tmp_path / name).unlink()
+        else:
+            bad = known[damage] if isinstance(damage, str) else damage
+            (tmp_path / name).write_bytes(bad)
+        assert await LocalOffsets(path).committed(QUEUE) == 7
+        assert f"{name}: " in caplog.text
+        (tmp_path / "offsets.json").write_bytes(b"noise")
+        (tmp_path / "offsets.json.copy").write_bytes(b"noise")
+        with pytest.raises(ConfigError, match="offsets.json: no seal"):
+            LocalOffsets(path)
+
+    asyncio.run(scenario())

@@ -1,8 +1,17 @@
 """The mark of dispatch on disk."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark, decode_mark, encode_mark
+from ledgermq.commitlog.checkpoint import (
+    Checkpoints,
+    DispatchMark,
+    StateMark,
+    decode_mark,
+    encode_mark,
+)
 from ledgermq.commitlog.index_file import IndexHeader
 from ledgermq.commitlog.key_index import IndexMark
 from ledgermq.dledger.store.errors import DiskFullError
@@ -23,7 +32,12 @@ MARK = DispatchMark(
 EMPTY = DispatchMark(index=-1, term=-1, end_position=0, timestamp=0, is_clean=False)
 
 
-@pytest.mark.parametrize("mark", [MARK, EMPTY])
+SEALED = replace(
+    EMPTY, state=StateMark(store_id="9f", files={"topics.json": 7}, logged_from=3, doubt="why")
+)
+
+
+@pytest.mark.parametrize("mark", [MARK, EMPTY, SEALED])
 def test_mark_is_read_back(tmp_path, mark):
     assert decode_mark(encode_mark(mark)) == mark
     checkpoints = Checkpoints(RealFileSystem(), str(tmp_path))
@@ -76,3 +90,12 @@ def test_mark_of_another_version_is_not_trusted():
     assert decode_mark(b"%08x\n%b" % (crc32c(text), text)) is None
     for text in (b"[]", b"{}", b"null", b"x"):
         assert decode_mark(b"%08x\n%b" % (crc32c(text), text)) is None
+
+
+def test_checkpoint_that_java_wrote_is_known(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(RealFileSystem(), str(tmp_path))
+    checkpoints.write(MARK)
+    assert not checkpoints.was_used_by_java(MARK)
+    path = tmp_path / "checkpoint"
+    path.write_bytes((MARK.timestamp + 1).to_bytes(8, "big") + path.read_bytes()[8:])
+    assert checkpoints.was_used_by_java(MARK)

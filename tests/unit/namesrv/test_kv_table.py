@@ -12,9 +12,10 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from ledgermq.namesrv.errors import BusyError, ConfigItemNotFoundError, LimitError
-from ledgermq.namesrv.kv_file import FILE_BYTES_MAX
+from ledgermq.namesrv.kv_file import FILE_BYTES_MAX, KvFile
 from ledgermq.namesrv.kv_table import CHANGES_MAX, KvTable
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.file_seal import SEAL_BYTES_MAX
 
 
 def make_table(path: Path, **changes: int) -> KvTable:
@@ -54,7 +55,9 @@ def test_items_survive_a_restart_in_upstreams_form(tmp_path: Path) -> None:
     table.put("NS", "k", "wert-ü")
     table.put("NS", "gone", "x")
     table.delete("NS", "gone")
-    assert json.loads(path.read_text()) == {"configTable": {"NS": {"k": "wert-ü"}}}
+    value = json.loads(path.read_text())
+    # Upstream skips it.
+    assert value.pop("ledgermqSeal") and value == {"configTable": {"NS": {"k": "wert-ü"}}}
     again = make_table(path)
     assert again.get("NS", "k") == "wert-ü"
     assert again.items("NS") == {"k": "wert-ü"}
@@ -104,7 +107,7 @@ def test_broken_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kv.json"
     with path.open("wb") as file:
-        file.truncate(FILE_BYTES_MAX + 1)
+        file.truncate(FILE_BYTES_MAX + SEAL_BYTES_MAX + 1)
     with pytest.raises(OSError, match="more than"):
         make_table(path)
 
@@ -198,7 +201,7 @@ def test_table_stays_smaller_than_what_a_start_reads(tmp_path: Path) -> None:
         for number in range(100):
             table.put("NS", f"key-{number}", "value")
     count = len(table.items("NS"))
-    assert count > 10 and path.stat().st_size <= 500
+    assert count > 10 and path.stat().st_size <= 500 + SEAL_BYTES_MAX
     with pytest.raises(LimitError):
         table.put("NS", "key-0", "x" * 500)
     again = make_table(path, bytes_max=500)
@@ -236,3 +239,40 @@ def test_text_that_may_not_be_kept_is_refused_with_its_limit(
     with pytest.raises(RemoteProtocolError, match=words):
         table.put(namespace, key, value)
     assert not (tmp_path / "kv.json").exists()
+
+
+@pytest.mark.parametrize("name", ["kv.json", "kv.json.copy"])
+@pytest.mark.parametrize("damage", [b"", b"noise", None, "older"])
+def test_one_of_two_files_may_be_damaged(
+    tmp_path: Path, name: str, damage: bytes | str | None
+) -> None:
+    table = make_table(tmp_path / "kv.json")
+    table.put("NS", "k", "1")
+    older = (tmp_path / name).read_bytes()
+    table.put("NS", "k", "2")
+    if damage is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(older if isinstance(damage, str) else damage)
+    file = KvFile(tmp_path / "kv.json")
+    assert file.read() == {"NS": {"k": "2"}}
+    (note,) = file.notes
+    assert f"{name}: " in note
+    # The next change writes both.
+    make_table(tmp_path / "kv.json").put("NS", "k", "3")
+    assert KvFile(tmp_path / "kv.json").read() == {"NS": {"k": "3"}}
+
+
+def test_two_damaged_files_and_those_of_another_server_are_refused(tmp_path: Path) -> None:
+    for name in ("own", "another"):
+        (tmp_path / name).mkdir()
+        make_table(tmp_path / name / "kv.json").put("NS", "k", name)
+    path = tmp_path / "own" / "kv.json"
+    good = path.read_bytes()
+    path.write_bytes((tmp_path / "another" / "kv.json").read_bytes())
+    with pytest.raises(ValueError, match="two different programs: remove the wrong one"):
+        make_table(path)
+    path.write_bytes(good[:-30])
+    path.with_name("kv.json.copy").write_bytes(b"noise")
+    with pytest.raises(ValueError, match=r"kv.json: its seal is damaged; .*copy: no seal"):
+        make_table(path)

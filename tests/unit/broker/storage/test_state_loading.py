@@ -8,8 +8,8 @@ import pytest
 
 from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.broker.storage.state_loading import FoundFile, LoadRule, checksum_of, rule_of
-from ledgermq.broker.storage.state_seal import sealed
 from ledgermq.commitlog.checkpoint import DispatchMark, StateMark
+from ledgermq.protocol.file_seal import sealed
 
 NAME = "topics.json"
 OWNER = "b/n0/0a"
@@ -124,3 +124,11 @@ def test_operator_may_have_a_file_taken_as_it_is(tmp_path: Path) -> None:
     assert find(tmp_path, None, accepted={NAME: "missing"}) == FoundFile(
         None, is_sealed=False, is_accepted=True
     )
+
+
+def test_files_that_a_java_broker_wrote_meanwhile_are_believed(tmp_path: Path) -> None:
+    found = find(tmp_path, b'{"a": 1}', is_after_java=True)
+    assert found.content == {"a": 1} and not found.is_sealed
+    # What Java left alone must be whole, and no older than the checkpoint.
+    assert find(tmp_path, content({"a": 1}, 6), is_after_java=True).is_lost
+    assert find(tmp_path, GOOD[:-5], is_after_java=True).is_lost

@@ -1,23 +1,27 @@
-"""The seal of a state file: which store wrote it, what index of the log it stands for, a checksum.
+"""The seal of a JSON file: whose it is, which version of its content it holds, and a checksum.
 
-It is the last member of the file's JSON object, a text:
+It is the last member of the file's object, a text:
 
-    "ledgermqSeal":"v=1 owner=broker-a%2Fn0 index=1234 crc32c=0a1b2c3d"
+    "ledgermqSeal":"v=1 owner=broker-a%2Fn0 index=1234 crc32=0a1b2c3d"
 
 Apache's readers (fastjson) skip members that they do not know, so the form of the file stays
-upstream's. The checksum is over all bytes before it, those of the seal included. A file holds every
-change of the log up to its index, and perhaps later ones.
+upstream's. The checksum is over all bytes before it, those of the seal included. Versions are
+numbers that grow: of a broker's state file the index of the log up to which it holds every change.
 """
 
 import re
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.checksum import crc32
 
-_BEGIN: Final = b'"ledgermqSeal":"'
+# Name of the member.
+SEAL: Final = "ledgermqSeal"
+_BEGIN: Final = f'"{SEAL}":"'.encode()
+# Of a seal in a file, with what stands around it.
+SEAL_BYTES_MAX: Final = 1024
 _SEAL: Final = re.compile(
-    _BEGIN + rb'(v=1 owner=([!-~]*) index=(-?[0-9]{1,19}) crc32c=)([0-9a-f]{8})"\s*\}\s*'
+    _BEGIN + rb'(v=1 owner=([!-~]*) index=(-?[0-9]{1,19}) crc32=)([0-9a-f]{8})"\s*\}\s*'
 )
 
 
@@ -25,7 +29,7 @@ class Seal(NamedTuple):
     """What a seal says."""
 
     owner: str
-    log_index: int
+    version: int
 
 
 class BrokenSealError(ValueError):
@@ -37,8 +41,8 @@ def sealed(slices: list[bytes], owner: str, index: int) -> bytes:
 
     Args:
         slices: of the content, a JSON object in fastjson's form.
-        owner: names the store.
-        index: the content holds every change up to here.
+        owner: whose file it is.
+        index: version of the content.
     """
     *first, last = slices
     body = last.rstrip()
@@ -46,11 +50,11 @@ def sealed(slices: list[bytes], owner: str, index: int) -> bytes:
     body = body[:-1].rstrip()
     # An object without members ends as it begins.
     comma = b"" if not first and body == b"{" else b","
-    text = f"v=1 owner={quote(owner, safe='')} index={index} crc32c=".encode("ascii")
+    text = f"v=1 owner={quote(owner, safe='')} index={index} crc32=".encode("ascii")
     parts = [*first, body, comma + b"\n\t" + _BEGIN + text]
     crc = 0
     for part in parts:
-        crc = crc32c(part, crc)
+        crc = crc32(part, crc)
     return b"".join([*parts, b'%08x"\n}' % crc])
 
 
@@ -66,7 +70,7 @@ def read_seal(content: bytes) -> Seal | None:
     found = _SEAL.fullmatch(content, at)
     if found is None:
         raise BrokenSealError("its seal is damaged")
-    if int(found[4], 16) != crc32c(memoryview(content)[: found.end(1)]):
+    if int(found[4], 16) != crc32(memoryview(content)[: found.end(1)]):
         raise BrokenSealError(
             "its checksum does not fit: it is damaged, or was changed by another program"
         )
