@@ -39,12 +39,18 @@ class ClockGuard:
         self._leadership = leadership
         self._trusts_clock = trusts_clock
         self.limit_ms = clocks.group.limit_ms
-        # This member's clock is a wrong one.
-        self.is_outlier = False
+        # This member's clock is a wrong one; and: it was when it was last judged.
+        self.is_outlier = self._was_outlier = False
 
     def look(self) -> None:
         """Judges the clocks anew: a leader with a wrong one takes no messages."""
         leadership, finding = self._leadership, self._clocks.judge()
+        was_outlier = self._was_outlier
+        self._was_outlier = finding.verdict is ClockVerdict.OUTLIER
+        if self._was_outlier and not was_outlier:
+            # After a jump of all clocks (machines that slept) those of the peers are not measured
+            # yet. They are at the next look; until then `store_time` goes by the majority.
+            return
         reason = self._find_reason(finding)
         alarm = reason or self._apart_text(finding)
         if bool(alarm) is not bool(leadership.clock_alarm):

@@ -57,11 +57,11 @@ def leader_with_a_wrong_clock_that_cannot_hand_over() -> None:
     reason = str(broker.leadership.refusal())
     demand("31536000 s behind" in reason and "ledgerClockSkewMax" in reason, "it says why", reason)
     stage["n0"].wall_offset_ms += _YEAR_MS
-    for held in lost:
-        held.stop()
     stage.until(lambda: broker.leadership.takes_messages, "n0 takes messages again")
     # The attempt to hand over that was under way ends.
     stage.run(4_000)
+    for held in lost:
+        held.stop()
     stage.send_all("n0")
     stage.settle()
 

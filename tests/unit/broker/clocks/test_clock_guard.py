@@ -43,11 +43,24 @@ def test_wrong_clock_closes_its_broker_until_it_is_right(log_lines: list[str]) -
     assert len(log_lines) == 2
 
 
+def test_jump_of_all_clocks_at_once_closes_nothing() -> None:
+    """The peers' clocks are measured after this member has looked at its own."""
+    member = Member(0, 0)
+    member.wall_ms += YEAR_MS
+    member.guard.look()
+    for peer_id in ("n1", "n2"):
+        member.clocks.group.measured(peer_id, START_MS + YEAR_MS, 0, 0)
+    member.guard.look()
+    assert member.leadership.takes_messages and member.leadership.clock_alarm == ""
+
+
 def test_disk_that_is_full_keeps_a_broker_closed_whose_clock_is_right_again() -> None:
     member = Member(0, 0)
     member.leadership.close_for("disk", "the disk is full")
     member.wall_ms += YEAR_MS
     member.guard.look()
+    member.guard.look()
+    assert "; the clock" in str(member.leadership.closed_because)
     member.wall_ms -= YEAR_MS
     member.guard.look()
     assert member.leadership.closed_because == "the disk is full"
