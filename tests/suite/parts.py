@@ -56,6 +56,12 @@ FEATURES: Final[dict[str, tuple[str, ...]]] = {
         "tests/e2e/test_broker_group.py::test_leader_that_was_killed_is_not_waited_for",
         "tests/e2e/test_replica_group.py",
     ),
+    "the members of a group are fixed": (
+        "tests/fault/test_member_lists.py::test_member_with_one_entry_does_not_serve_alone",
+    ),
+    "state files are rebuilt from the log": (
+        "tests/e2e/test_state_files.py::test_damaged_state_files_are_made_again_from_the_log",
+    ),
     "a store that loses its process or its power": (
         "tests/fault/test_store_crashes.py",
         "tests/fault/test_store_kill.py",
