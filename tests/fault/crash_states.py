@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ledgermq.broker.storage.state_files import StateFile
+from ledgermq.broker.storage.state_loading import LoadRule
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.vote_file import VoteFile
+from ledgermq.protocol.file_seal import sealed
 from tests.fault.message_workload import MessageWorkload, check_queues, open_broker
 from tests.fault.recorded_os import RecordedOs
 from tests.fault.recording_disk import RecordingDisk, State
@@ -173,7 +175,7 @@ def explore_votes(seed: int, states_max: int, steps: int = 12) -> Explorer:
 
 
 def explore_state_file(seed: int, states_max: int, steps: int = 12) -> Explorer:
-    """A JSON file of the broker: what was written to last is there, or something later is."""
+    """A state file of the broker: a start believes what was written to last, or something later."""
     rng = random.Random(seed)
     promised, number = 0, 0
 
@@ -183,9 +185,12 @@ def explore_state_file(seed: int, states_max: int, steps: int = 12) -> Explorer:
             os.unlink(os.path.join(scratch, name))
         for name, content in names.items():
             Path(scratch, name).write_bytes(content)
-        value = StateFile(Path(scratch, "topics.json")).load()
-        found = value["n"] if value is not None else 0
-        assert promised <= found <= number, (promised, found, number)
+        indexes = {"topics.json": promised} if promised else {}
+        rule = LoadRule(owner="o", store_id="1", needs_seals=True, indexes=indexes)
+        one = rule.find(StateFile(Path(scratch, "topics.json")))
+        content = one.content
+        found = content["n"] if content is not None else 0
+        assert promised <= found <= number, (promised, found, number, one.problem)
 
     with tempfile.TemporaryDirectory(prefix="crash-states-") as scratch:
         with recorded_files(RecordingDisk()) as system:
@@ -195,7 +200,8 @@ def explore_state_file(seed: int, states_max: int, steps: int = 12) -> Explorer:
                 if rng.random() < 0.1:
                     file = StateFile(Path(system.root, "topics.json"))
                 is_durable = rng.random() < 0.6
-                file.save({"n": number, "text": "x" * rng.randrange(900)}, is_durable=is_durable)
+                content = StateFile.encode({"n": number, "text": "x" * rng.randrange(900)})
+                file.write(sealed([content], "o/1", number), is_durable=is_durable)
                 promised = number if is_durable else promised
             explorer.explore("end")
             system.disk.on_point = None

@@ -37,7 +37,7 @@ class Acceptance:
     def read(self) -> dict[str, str]:
         """Returns checksums by the names of the files that are to be taken, none as a rule."""
         file = StateFile(self.path, bytes_max=_FILE_BYTES_MAX)
-        raw = file.copies().get(str(file))
+        raw = file.read()
         if raw is None:
             return {}
         try:
@@ -59,7 +59,7 @@ class Acceptance:
         found: dict[str, str] = {}
         for name in sorted(names):
             file = StateFile(self._folder / name)
-            raw = file.copies().get(str(file))
+            raw = file.read()
             if isinstance(raw, OSError):
                 raise StateFileError(f"cannot read {file}: {raw.strerror}")
             if raw is not None:

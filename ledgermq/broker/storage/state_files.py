@@ -43,8 +43,8 @@ class ContentFile(Protocol):
     def name(self) -> str:
         """Of the file, without its folder."""
 
-    def copies(self) -> dict[str, bytes | OSError]:
-        """Returns the content of the file and of its copy by path; see StateFile."""
+    def read(self, *, copy: bool = False) -> bytes | OSError | None:
+        """Returns the content of the file or of its copy; see StateFile."""
 
     def set_aside(self) -> None:
         """Keeps a file that is not believed under another name, for people."""
@@ -78,24 +78,21 @@ class StateFile:
     def __str__(self) -> str:
         return str(self._path)
 
-    def copies(self) -> dict[str, bytes | OSError]:
-        """Returns the content of the file and of its copy, in this order, by path: each as far as
-        it is there, or why it is no such file.
+    def read(self, *, copy: bool = False) -> bytes | OSError | None:
+        """Returns the content of the file or of its copy, None when it is not there, or why it is
+        no such file.
 
         Raises:
             OSError: the disk refuses.
         """
-        found: dict[str, bytes | OSError] = {}
-        for path in (self._path, self._backup):
-            try:
-                found[str(path)] = read_regular_file(path, self._bytes_max)[0]
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EFBIG):
-                    raise
-                found[str(path)] = error
-        return found
+        try:
+            return read_regular_file(self._backup if copy else self._path, self._bytes_max)[0]
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EFBIG):
+                raise
+            return error
 
     def load(self) -> dict[str, Any] | None:
         """Returns the content of the file for tools, None when it is missing or empty.
@@ -103,11 +100,11 @@ class StateFile:
         Raises:
             StateFileError: it cannot be read.
         """
-        raw = self.copies().get(str(self._path), b"")
+        raw = self.read()
         try:
             if isinstance(raw, OSError):
                 raise ValueError(raw.strerror)
-            return parse_object(raw) if raw.strip() else None
+            return parse_object(raw) if raw is not None and raw.strip() else None
         except ValueError as error:
             raise StateFileError(f"cannot read {self._path}: {error}") from error
 

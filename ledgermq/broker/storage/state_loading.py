@@ -66,24 +66,24 @@ class LoadRule:
     def find(self, file: ContentFile) -> FoundFile:
         """Reads a file, or its copy, and judges it."""
         name, problems = file.name, list[str]()
-        copies = file.copies()
-        main = copies.get(str(file))
+        main = file.read()
         if self.accepted.get(name) == checksum_of(main):
-            return FoundFile(
-                None if main is None else _parsed(main), is_sealed=False, is_accepted=True
-            )
-        for path, raw in copies.items():
-            if path != str(file) and not problems:
-                problems.append(f"{file}: it is missing")
+            content = None if main is None else _parsed(main)
+            return FoundFile(content, is_sealed=False, is_accepted=True)
+        if main is not None:
             try:
-                found = self._judge(name, raw)
-                return found._replace(problem="; ".join(problems) or None)
+                return self._judge(name, main)
             except ValueError as error:
-                problems.append(f"{path}: {error}")
-            if not self.needs_seals:
-                break
-        if not problems and (name in self.indexes or self.is_mark_lost):
+                problems.append(f"{file}: {error}")
+        copy = file.read(copy=True) if main is None or self.needs_seals else None
+        is_expected = name in self.indexes or self.is_mark_lost
+        if main is None and (copy is not None or is_expected):
             problems.append(f"{file}: it is missing")
+        if copy is not None:
+            try:
+                return self._judge(name, copy)._replace(problem="; ".join(problems))
+            except ValueError as error:
+                problems.append(f"{file}.bak: {error}")
         return FoundFile(None, problem="; ".join(problems) or None)
 
     def _judge(self, name: str, raw: bytes | OSError) -> FoundFile:

@@ -248,7 +248,7 @@ class StateTables:
             return False
         if rule.indexes:
             return file.name not in rule.indexes and self._other_offsets.name in rule.indexes
-        return not file.copies() and bool(self._other_offsets.copies())
+        return file.read() is None and self._other_offsets.read() is not None
 
     def save(self) -> bool:
         """Makes all files durable, which blocks; returns False when one would be too large."""

@@ -23,10 +23,9 @@ class SimStateFile:
         """Without its folder."""
         return self._path.rpartition("/")[2]
 
-    def copies(self) -> dict[str, bytes | OSError]:
-        """Returns what was written last, nothing when nothing was."""
-        content = self._disk.read(self._path)
-        return {} if content is None else {self._path: content}
+    def read(self, *, copy: bool = False) -> bytes | None:
+        """Returns what was written last, None when nothing was; there is no copy."""
+        return None if copy else self._disk.read(self._path)
 
     def set_aside(self) -> None:
         """Nobody looks at it."""

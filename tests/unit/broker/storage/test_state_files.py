@@ -73,7 +73,7 @@ def test_copy_is_one_that_survives_a_power_cut(tmp_path: Path) -> None:
 
 
 def copy_of(file: StateFile) -> Any:
-    raw = file.copies()[f"{file}.bak"]
+    raw = file.read(copy=True)
     assert isinstance(raw, bytes)
     return parse_tolerant(raw.decode())
 
