@@ -99,7 +99,8 @@ class Records:
             "table": table,
             "put": puts[table],
             "after": draw(("", topic, None)),
-            "upto": draw((None, topic, "zz")),
+            "upto": draw((None, topic, "zz", f"{topic}@{group}", group)),
+            "goes_on": draw((True, False, 1)),
             "progress": {"0": draw(NUMBERS), "1": 2},
         }
 
