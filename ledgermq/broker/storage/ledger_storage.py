@@ -89,6 +89,9 @@ class LedgerStorage(Storage):
         )
         self.vote_file = _vote_file(config, file_system)
         self.repair_mark = RepairMark(file_system, directory)
+        self._has_peers = len(config.ledger_peers) > 1
+        # What is damaged in the log of a member without peers; None while nothing was found.
+        self._damage: str | None = None
         # The plain part of a mixed store; None in any other.
         self._mixed_log: MixedLog | None = None
         self._plain_names = file_system.names(str(config.commit_log_path))
@@ -153,10 +156,9 @@ class LedgerStorage(Storage):
             self.repair_mark.begin_recovery(str(error))
             _log.warn("ledger is damaged, recovers from its peers: {reason}", reason=str(error))
 
-        has_peers = len(self._config.ledger_peers) > 1
         report = self.ledger_store.open(
             verify_all=repair is not None,
-            on_damage=note if has_peers else None,
+            on_damage=note if self._has_peers else None,
             progress=self.opening,
         )
         if repair is not None and not repair.is_recovering and not damages:
@@ -166,6 +168,12 @@ class LedgerStorage(Storage):
     def distrust(self, error: Exception) -> bool:
         if super().distrust(error):
             return True
+        if not self._has_peers:
+            # No other copy is known: the rest is served.
+            if str(error) != self._damage:
+                self._damage = str(error)
+                _log.error("ledger: {error}; no other copy is known", error=error)
+            return False
         try:
             self.repair_mark.suspect(str(error))
         except (OSError, DiskFullError) as reason:
@@ -187,7 +195,7 @@ class LedgerStorage(Storage):
 
     def repair_reason(self) -> str | None:
         repair = self.repair_mark.read()
-        return repair.reason if repair is not None else None
+        return repair.reason if repair is not None else self._damage
 
     def _close_log(self) -> None:
         self.ledger_store.close()
