@@ -90,6 +90,10 @@ class ByteIndexedLog:
         """There are no entries."""
         self._refuse()
 
+    def read_cached(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """There are no entries."""
+        self._refuse()
+
     def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
         """There are no entries."""
         self._refuse()

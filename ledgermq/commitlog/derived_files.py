@@ -27,7 +27,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from ledgermq.commitlog.errors import DamagedFileError
-from ledgermq.dledger.store.errors import ColdDataError, DiskFullError
+from ledgermq.dledger.errors import ColdDataError
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import File, FileSystem, disk_error
 from ledgermq.dledger.store.segment import ReadMode
 

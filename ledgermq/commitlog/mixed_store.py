@@ -112,6 +112,9 @@ class MixedLog:
     def read(self, first_index: int, bytes_max: int) -> EntrySlice:
         return self.ledger.read(first_index, bytes_max)
 
+    def read_cached(self, first_index: int, bytes_max: int) -> EntrySlice:
+        return self.ledger.read_cached(first_index, bytes_max)
+
     def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
         return self.ledger.read_verified(first_index, bytes_max)
 

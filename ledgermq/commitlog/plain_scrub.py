@@ -20,7 +20,7 @@ class PlainScrub(Scrub):
         row_maker: RowMaker,
         key_index: KeyIndex,
     ) -> None:
-        super().__init__(ByteIndexedLog(log), dispatcher, row_maker, key_index)
+        super().__init__(ByteIndexedLog(log), dispatcher, row_maker, key_index, log.files.mode)
         self._log = log
 
     def _read(self, first_index: int, last_index: int, bytes_max: int) -> Part:

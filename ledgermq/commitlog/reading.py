@@ -25,8 +25,9 @@ from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, is_light_entry,
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.run_loops import Run, measure_run
 from ledgermq.dledger.entry import HEAD_BYTES
+from ledgermq.dledger.errors import ColdDataError, Readable
 from ledgermq.dledger.storage import LedgerStore
-from ledgermq.dledger.store.errors import ColdDataError, Readable, UnreadableError
+from ledgermq.dledger.store.errors import UnreadableError
 from ledgermq.dledger.store.segment import ReadMode, Segment
 from ledgermq.protocol.checksum import crc32c
 

@@ -20,7 +20,9 @@ from ledgermq.commitlog.key_index import KeyIndex, KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.row import Row
 from ledgermq.commitlog.rows import RowMaker, may_be_delivery_time
+from ledgermq.dledger.errors import ColdDataError
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.segment import ReadMode
 
 # Of a unit, what says where its record stands.
 _PLACE_BYTES: Final = 8
@@ -59,7 +61,9 @@ class Scrub:
         dispatcher: Dispatcher,
         row_maker: RowMaker,
         key_index: KeyIndex,
+        mode: ReadMode,
     ) -> None:
+        self._mode = mode
         self._store = store
         self._dispatcher = dispatcher
         self._row_maker = row_maker
@@ -74,21 +78,40 @@ class Scrub:
         self.round_count = 0
         self.byte_count = 0
 
-    def step(self, bytes_max: int, has_time: Callable[[], bool] = _always) -> bool:
+    def step(
+        self,
+        bytes_max: int,
+        has_time: Callable[[], bool] = _always,
+        *,
+        may_wait: bool = True,
+    ) -> bool:
         """Looks at about so many bytes, one entry at least, or a part of its keys.
 
         Args:
             bytes_max: of the log.
             has_time: asked after each little piece of work; False ends the step there, also within
                 a record, and the next one goes on.
+            may_wait: whether reads may wait for the disk.
 
         Returns:
             False at the end of a round.
 
         Raises:
+            ColdDataError: they may not, and would have to; the next step begins where this one did.
             CorruptStoreError: the log or its index is damaged.
             DamagedFileError: a queue or the key index does not say what the log says.
         """
+        place = self._next_index, self._keys_done, self.byte_count
+        self._mode.may_wait = may_wait
+        try:
+            return self._step(bytes_max, has_time)
+        except ColdDataError:
+            self._next_index, self._keys_done, self.byte_count = place
+            raise
+        finally:
+            self._mode.may_wait = True
+
+    def _step(self, bytes_max: int, has_time: Callable[[], bool]) -> bool:
         store = self._store
         if self._next_index <= store.first_index and not self._keys_done:
             self._last_index = self._dispatcher.dispatched_index

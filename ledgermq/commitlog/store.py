@@ -318,7 +318,8 @@ class MessageStore:
 
     def make_scrub(self) -> Scrub:
         """Return a scrub of this store's log and of what derives from it."""
-        return Scrub(self._store, self._dispatcher, self._row_maker, self._key_index)
+        parts = self._dispatcher, self._row_maker, self._key_index
+        return Scrub(self._store, *parts, self._mode)
 
     def keep_state(
         self, told: Callable[[], tuple[int, StateMark | None]], restored: Callable[[int], object]

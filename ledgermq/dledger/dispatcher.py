@@ -20,7 +20,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from ledgermq.dledger.config import NEVER, Config
-from ledgermq.dledger.errors import CompactedError
+from ledgermq.dledger.entry import EntrySlice
+from ledgermq.dledger.errors import ColdDataError, CompactedError
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.messages import (
     AppendRequest,
@@ -43,6 +44,8 @@ RETRY_PAUSE_MS = 500
 REFUSALS_MAX = 3
 # Frames that timed out and may still be answered.
 LATE_FRAMES_MAX = 64
+# A read that lacks bytes after so many loads waits for the disk: the page cache does not keep them.
+_LOADS_MAX = 2
 
 
 class PushState(Enum):
@@ -129,6 +132,11 @@ class EntryDispatcher:
         self._throttle_end_ms = float("-inf")
         # COMMIT: its request id, and match_index when it was sent.
         self._commit_asked: tuple[int, int] | None = None
+        # What the next push lacks in memory, until it is taken; whether it is being loaded; and how
+        # often it was since the last push that was read.
+        self._cold: ColdDataError | None = None
+        self._is_loading = False
+        self._load_count = 0
         self._refusal_count = 0
         self._last_request_id = 0
         # Of frames that were confirmed: from the push to the answer, the follower's sync included.
@@ -138,7 +146,7 @@ class EntryDispatcher:
 
     def make_pushes(self, commit_index: int, now_ms: float) -> list[PushRequest]:
         """Returns what may be sent to the follower now."""
-        if now_ms < self._pause_end_ms:
+        if now_ms < self._pause_end_ms or self._is_loading:
             return []
         is_appending = self.state is PushState.APPEND
         has_all = self.next_index > self._log.last_index
@@ -153,6 +161,9 @@ class EntryDispatcher:
             # Retention has removed what the follower lacks: it starts at our first entry.
             self._start_truncate(error.first_index)
             pushes = self._make_question(commit_index, now_ms)
+        except ColdDataError as cold:
+            self._cold = cold
+            return []
         if pushes:
             self._last_push_ms = now_ms
         return pushes
@@ -181,6 +192,8 @@ class EntryDispatcher:
 
     def deadline_ms(self) -> float:
         """Returns when this dispatcher wants a tick or has something to send."""
+        if self._is_loading:
+            return NEVER
         if self._asked is not None:
             return self._asked.sent_ms + self._config.push_timeout_ms
         throttle_end_ms = self._throttle_end_ms
@@ -207,8 +220,12 @@ class EntryDispatcher:
         while self.next_index <= last_index and len(self._in_flight) < frames_max:
             if now_ms < self._throttle_end_ms:
                 break
+            try:
+                entries = self._read(self.next_index, bytes_max)
+            except ColdDataError as cold:
+                self._cold = cold
+                break
             previous = self._log.id_before(self.next_index)
-            entries = self._log.read(self.next_index, bytes_max)
             lack_bytes = self._log.end_position - entries.position
             if self._throttle.is_far(lack_bytes, last_index - entries.first_index):
                 size = len(entries.data)
@@ -245,6 +262,24 @@ class EntryDispatcher:
             )
         return pushes
 
+    def _read(self, index: int, bytes_max: int, count_max: int | None = None) -> EntrySlice:
+        """Reads what is to be pushed; raises ColdDataError, but not for ever."""
+        may_wait = self._load_count >= _LOADS_MAX
+        entries = self._log.read(index, bytes_max, count_max, may_wait=may_wait)
+        self._load_count = 0
+        return entries
+
+    def take_cold(self) -> ColdDataError | None:
+        """Returns what the next push lacks in memory; nothing is pushed before `loaded`."""
+        cold, self._cold = self._cold, None
+        self._is_loading = self._is_loading or cold is not None
+        return cold
+
+    def loaded(self) -> None:
+        """Takes that what `take_cold` returned was read into memory."""
+        self._is_loading = False
+        self._load_count += 1
+
     def _make_question(self, commit_index: int, now_ms: float) -> list[PushRequest]:
         """COMPARE or TRUNCATE: one question at a time, with the whole entry.
 
@@ -266,7 +301,7 @@ class EntryDispatcher:
             request_id, index = asked.request_id, asked.entry_index
         else:
             return []
-        entry = log.read(index, 1, 1)
+        entry = self._read(index, 1, 1)
         self._asked = Question(request_id, index, now_ms)
         kind = TruncateRequest if self.state is PushState.TRUNCATE else CompareRequest
         return [

@@ -6,7 +6,9 @@ disk, and the one that must never happen: `BrokenInvariantError`. After that one
 before another message leaves it.
 """
 
+from collections.abc import Sequence
 from enum import Enum
+from typing import Protocol
 
 
 class LedgerError(Exception):
@@ -214,3 +216,29 @@ class AppliedEntriesCutError(LedgerError):
             f"entries {self.from_index} to {self.applied_index} were lost by a majority: cut here,"
             " too; start this member again"
         )
+
+
+class Readable(Protocol):
+    """A file of which parts can be read ahead of their use."""
+
+    path: str
+
+    def load(self, offset: int, size_bytes: int) -> None:
+        """Brings bytes into the page cache; waits for the disk.
+
+        Raises:
+            LedgerError: the disk does not give them.
+        """
+
+
+class ColdDataError(LedgerError):
+    """Bytes are not in the page cache, and the reader must not wait for the disk."""
+
+    def __init__(self, parts: Sequence[tuple[Readable, int, int]]) -> None:
+        super().__init__(parts)
+        # File, offset and size of each part that the reader is about to read.
+        self.parts = parts
+
+    def __str__(self) -> str:
+        file, offset, size_bytes = self.parts[0]
+        return f"{file.path}: {size_bytes} bytes at offset {offset} are not in memory"

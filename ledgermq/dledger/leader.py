@@ -16,6 +16,7 @@ from ledgermq.dledger.confirmations import Confirmations
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
 from ledgermq.dledger.errors import (
+    ColdDataError,
     DropReason,
     ProposalDroppedError,
     TransferRefusal,
@@ -245,6 +246,15 @@ class Leader:
             self._outbox.messages += dispatcher.make_pushes(commit_index, now_ms)
         if self._transfer is not None:
             self._ask_transferee(self._transfer, commit_index)
+
+    def take_cold(self) -> list[tuple[str, ColdDataError]]:
+        """Returns what pushes lack in memory, by peer; see `Raft.take_cold`."""
+        found = [(peer_id, peer.take_cold()) for peer_id, peer in self._dispatchers.items()]
+        return [(peer_id, cold) for peer_id, cold in found if cold is not None]
+
+    def loaded(self, peer_id: str) -> None:
+        """See `Raft.loaded`."""
+        self._dispatchers[peer_id].loaded()
 
     def transfer(self, target_id: str, now_ms: float) -> Transfer:
         """Begins to hand over; see `Raft.transfer`."""

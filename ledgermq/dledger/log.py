@@ -155,16 +155,20 @@ class RaftLog:
             return False
         return self.term_at(index) == entry.first_term and self.read(index, 1, 1).same_as(entry)
 
-    def read(self, index: int, bytes_max: int, count_max: int | None = None) -> EntrySlice:
+    def read(
+        self, index: int, bytes_max: int, count_max: int | None = None, *, may_wait: bool = True
+    ) -> EntrySlice:
         """Read a run from `index` on: at least one entry, all of one segment.
 
         Args:
             index: of the first entry.
             bytes_max: upper bound of the data, unless the first entry alone is larger.
             count_max: upper bound of the entries, or None.
+            may_wait: whether the read may wait for the disk.
 
         Raises:
             CompactedError, OutOfRangeError.
+            ColdDataError: it may not, and would have to.
         """
         if index < self.first_index:
             raise CompactedError(index, self.first_index)
@@ -177,7 +181,8 @@ class RaftLog:
                 run = self._join(run, at + 1, bytes_max)
             stop = self.last_index + 1
         else:
-            run = self._store.read(index, bytes_max)
+            read = self._store.read if may_wait else self._store.read_cached
+            run = read(index, bytes_max)
             stop = self._recent_firsts[0] if self._recent_firsts else self.last_index + 1
         limit = stop - index if count_max is None else min(count_max, stop - index)
         return run.take(limit, bytes_max)

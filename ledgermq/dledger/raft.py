@@ -21,7 +21,7 @@ from ledgermq.dledger.confirmations import Confirmations
 from ledgermq.dledger.contradicting import ContradictingPeers
 from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
-from ledgermq.dledger.errors import ContradictionError, NotLeaderError
+from ledgermq.dledger.errors import ColdDataError, ContradictionError, NotLeaderError
 from ledgermq.dledger.handler import EntryHandler
 from ledgermq.dledger.leader import Leader, MakeOpening
 from ledgermq.dledger.log import RaftLog
@@ -441,6 +441,16 @@ class Raft:
         self._contradicting.reject(peer_id, timeout_ms, self._now_ms)
         if self.leader_id == peer_id:
             self._become_candidate(self.term)
+
+    def take_cold(self) -> list[tuple[str, ColdDataError]]:
+        """Returns what the next pushes lack in memory, by peer; `loaded` must follow for each."""
+        return self._duty.take_cold() if isinstance(self._duty, Leader) else []
+
+    def loaded(self, peer_id: str) -> None:
+        """Takes that what a push to this peer lacked was read into memory."""
+        self._has_news = True
+        if isinstance(self._duty, Leader):
+            self._duty.loaded(peer_id)
 
     # -- terms and roles
 

@@ -92,6 +92,13 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def read_cached(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """Read as `read` does; where a ColdReader is there, the disk is not waited for.
+
+        Raises ColdDataError when bytes are not in memory.
+        """
+        ...
+
     def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
         """Read as `read` does, and make every check.
 

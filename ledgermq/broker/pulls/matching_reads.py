@@ -11,6 +11,7 @@ from typing import Final
 
 from ledgermq.broker.selectors.filters import PropertyMatcher
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
+from ledgermq.dledger.errors import ColdDataError
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import RecordHead, decode_record_head
@@ -75,7 +76,11 @@ def read_matching(
             or next_offset - offset >= _LOOKED_AT_MAX
         ):
             break
-        result = read(next_offset, _RUN_COUNT)
+        try:
+            result = read(next_offset, _RUN_COUNT)
+        except ColdDataError:
+            # The next pull waits for it.
+            break
     return GetMessageResult(
         GetMessageStatus.FOUND if parts else GetMessageStatus.NO_MATCHED_MESSAGE,
         next_offset,

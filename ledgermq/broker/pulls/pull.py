@@ -34,6 +34,8 @@ from ledgermq.broker.selectors.filters import (
     subscription_of,
 )
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
+from ledgermq.dledger.errors import ColdDataError, LedgerError
+from ledgermq.dledger.store.cold_reader import LOADS_MAX, READS_MAX, ColdReader, Done
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode_parts
 from ledgermq.protocol.headers import (
@@ -52,6 +54,7 @@ from ledgermq.state.errors import (
     NoPermissionError,
     SubscriptionMissingError,
     SubscriptionOutdatedError,
+    SystemBusyError,
 )
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import PERM_READ
@@ -106,6 +109,8 @@ class Reader(Protocol):
         offset: int,
         count_max: int,
         matcher: Matcher | None,
+        *,
+        may_wait: bool = True,
     ) -> GetMessageResult[bytes]: ...
 
     def lend_message(
@@ -115,6 +120,8 @@ class Reader(Protocol):
         offset: int,
         count_max: int,
         matcher: Matcher | None,
+        *,
+        may_wait: bool = True,
     ) -> GetMessageResult[memoryview]: ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
@@ -158,6 +165,7 @@ class PullProcessor:
         statistics: Statistics,
         on_offset_moved: OnOffsetMoved | None = None,
         soon: Callable[[Callable[[], None]], None] | None = None,
+        cold_reader: ColdReader | None = None,
     ) -> None:
         """Binds the parts.
 
@@ -173,6 +181,7 @@ class PullProcessor:
             statistics: told what each group got.
             on_offset_moved: told of pulls outside of their queue.
             soon: has a function called in another turn; None: all woken pulls run in one.
+            cold_reader: reads what is not in memory; None: a pull waits for the disk.
         """
         self._config = config
         self._leadership = leadership
@@ -188,6 +197,7 @@ class PullProcessor:
         # Makes spans of sampled messages; None: nobody asked for any.
         self.spans: GivenWatcher | None = None
         self._soon = soon
+        self._cold_reader = cold_reader
         # Woken pulls that no turn had time for, and whether a call for them is due.
         self._woken = WokenLines(clock_ms)
         self._is_call_due = False
@@ -273,8 +283,19 @@ class PullProcessor:
         header: PullMessageRequestHeader = replace(
             pull.request, queue_id=pull.queue_id, queue_offset=pull.queue_offset
         )
+        self._answer_later(connection, command, header, pull, 0)
+
+    def _answer_later(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        parked: ParkedPull | None,
+        load_count: int,
+    ) -> None:
+        """Runs a pull whose request was taken in an earlier turn."""
         try:
-            answer = self._run(connection, command, header, pull)
+            answer = self._run(connection, command, header, parked, load_count)
         except BrokerError as error:
             # The client asks again at once and is then told why.
             answer = command.response(
@@ -284,7 +305,7 @@ class PullProcessor:
             )
         except Exception as error:
             # Neither the other pulls nor the ledger, which woke this one, may suffer from it.
-            _log.failure("a parked pull of {peer} failed", peer=connection.peer)
+            _log.failure("a delayed pull of {peer} failed", peer=connection.peer)
             answer = command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         if isinstance(answer, RemotingCommand):
             connection.send(answer)
@@ -297,20 +318,32 @@ class PullProcessor:
         command: RemotingCommand,
         header: PullMessageRequestHeader,
         parked: ParkedPull | None = None,
+        load_count: int = 0,
     ) -> Answer:
-        """Answers or parks a pull; `parked` is what it was until now when it was parked."""
+        """Answers or parks a pull.
+
+        Args:
+            parked: what it was until now when it was parked.
+            load_count: how often what it reads was loaded into memory.
+        """
         is_first = parked is None
         # A condition that is new is read below, which counts.
         matching_end_ms = self._clock_ms() + _MATCHING_MS_MAX
         group, subscription = self.admit(connection, header)
-        if is_first and header.sys_flag & PULL_COMMIT_OFFSET:
+        if is_first and not load_count and header.sys_flag & PULL_COMMIT_OFFSET:
             self.commit_offset(group.name, header.topic, header.queue_id, header.commit_offset)
         if not connection.has_room(UNSENT_BYTES_MAX):
             remark = f"{connection.unsent_bytes} bytes of answers wait for the client to read them"
             fields = _fields(0, header.queue_offset, 0, 0)
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         matcher = subscription.matcher
-        result = self._read(header, subscription, matcher, matching_end_ms)
+        may_wait = self._cold_reader is None or load_count >= LOADS_MAX
+        try:
+            result = self._read(header, subscription, matcher, matching_end_ms, may_wait)
+        except ColdDataError as cold:
+            again = partial(self._loaded, connection, command, header, parked, load_count + 1)
+            self._load(cold, again)
+            return None
         pulled = self.state.pulled.of(group.name, header.topic)
         pulled[header.queue_id] = result.next_begin_offset
         status = result.status
@@ -356,6 +389,33 @@ class PullProcessor:
             return None
         return command.response(code, status.name, self._fields_of(header, group, result))
 
+    def _load(self, cold: ColdDataError, again: Done) -> None:
+        """Has a pull wait for the disk in a thread.
+
+        Raises:
+            SystemBusyError: too many pulls do.
+        """
+        assert self._cold_reader is not None
+        if not self._cold_reader.load(cold, again):
+            count = self._cold_reader.read_count
+            raise SystemBusyError(
+                f"cannot read old messages: {count} reads wait for the disk (limit {READS_MAX})"
+            )
+
+    def _loaded(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        parked: ParkedPull | None,
+        load_count: int,
+        error: LedgerError | None,
+    ) -> None:
+        if connection.is_open:
+            # What cannot be read fails again, and is reported then; records before it are found.
+            loads = load_count if error is None else LOADS_MAX
+            self._answer_later(connection, command, header, parked, loads)
+
     def _tell_spans(
         self, spans: GivenWatcher, header: PullMessageRequestHeader, found: Found, begun_ms: float
     ) -> None:
@@ -378,15 +438,19 @@ class PullProcessor:
         subscription: Subscription,
         matcher: Matcher | None,
         matching_end_ms: float,
+        may_wait: bool,
     ) -> Found:
         count = min(max(header.max_msg_nums, 1), COUNT_MAX)
         wants = subscription.find_property_matcher()
         topic, queue_id = header.topic, header.queue_id
         if wants is None:
-            return self._store.lend_message(topic, queue_id, header.queue_offset, count, matcher)
+            lend, offset = self._store.lend_message, header.queue_offset
+            return lend(topic, queue_id, offset, count, matcher, may_wait=may_wait)
         read = self._store.get_message
         return read_matching(
-            lambda offset, run_count: read(topic, queue_id, offset, run_count, None),
+            lambda offset, run_count: read(
+                topic, queue_id, offset, run_count, None, may_wait=may_wait
+            ),
             header.queue_offset,
             count,
             wants,

@@ -17,6 +17,7 @@ from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.request_times import RequestTimes
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.commitlog import MessageStore
+from ledgermq.dledger.store.cold_reader import ColdReader
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
 from ledgermq.state.broker_state import BrokerState
 
@@ -34,6 +35,8 @@ class Parts:
     parked: ParkedPulls
     proposals: Proposals
     messages: MessageStore
+    # Reads old messages for pulls; None: a pull waits for the disk.
+    cold_reader: ColdReader | None = None
     rates: Rates
     # Rules of access control; None while it is off.
     rules: RulesTable | None

@@ -95,6 +95,7 @@ def bind_processors(parts: Parts) -> Processors:
             clock_ms=parts.clock_ms,
         ).note,
         parts.soon,
+        parts.cold_reader,
     )
     clients = _clients(parts, pulls)
     delays = _delays(parts)

@@ -10,6 +10,8 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.storage.storage import Storage
 from ledgermq.commitlog import DamagedFileError, StoreLostError
+from ledgermq.dledger.errors import ColdDataError, LedgerError
+from ledgermq.dledger.store.cold_reader import LOADS_MAX
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.protocol.transport.schedule import Schedule
 
@@ -73,6 +75,9 @@ class DiskCare:
         self._is_store_lost = False
         # As the member was told last.
         self._declines = False
+        # Whether what the scrub reads next is being loaded into memory, and how often it was.
+        self._is_loading = False
+        self._load_count = 0
 
     def start(self, schedule: Schedule) -> None:
         """Begins; `schedule` ends it."""
@@ -91,10 +96,16 @@ class DiskCare:
 
     def _scrub(self) -> None:
         """Looks at a little of the log."""
+        if self._is_loading:
+            return
+        may_wait = self._load_count >= LOADS_MAX
         end_s = time.monotonic() + _SCRUB_STEP_MS / 1000
         bytes_max = max(self._config.scrub_bytes_s * self._scrub_ms() // 1000, 1)
         try:
-            self._storage.scrub.step(bytes_max, lambda: time.monotonic() < end_s)
+            self._storage.scrub.step(bytes_max, lambda: time.monotonic() < end_s, may_wait=may_wait)
+            self._load_count = 0
+        except ColdDataError as cold:
+            self._is_loading = self._storage.log_reader.load(cold, self._loaded)
         except (CorruptStoreError, DamagedFileError) as error:
             self._damage_found(error)
 
@@ -105,6 +116,12 @@ class DiskCare:
         if declines is not self._declines:
             self._declines = declines
             self._member.decline_leadership(declines)
+
+    def _loaded(self, error: LedgerError | None) -> None:
+        self._is_loading = False
+        # What cannot be read fails again, and is reported then.
+        self._load_count = self._load_count + 1 if error is None else LOADS_MAX
+        self._scrub()
 
     def _look_at_disk(self) -> None:
         """A disk that has just filled up, or has room again, does not wait for its turn; and what

@@ -87,6 +87,7 @@ class LedgerStorage(Storage):
             config.index_segment_bytes,
             self.codec,
         )
+        self.ledger_store.mode.has_reader = True
         self.vote_file = _vote_file(config, file_system)
         self.repair_mark = RepairMark(file_system, directory)
         self._has_peers = len(config.ledger_peers) > 1

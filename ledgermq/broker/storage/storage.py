@@ -35,6 +35,7 @@ from ledgermq.dledger.store import (
     RealFileSystem,
     Segments,
 )
+from ledgermq.dledger.store.cold_reader import ColdReader
 from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.keeper import Keeper
@@ -84,6 +85,9 @@ class Storage:
         folder = config.store_root / "config"
         # Does what waits for the disk, of the log too.
         self.keeper = Keeper(reactor, disk_thread)
+        # Read old messages for consumers, and for followers and the scrub.
+        self.pull_reader = ColdReader(reactor, "pull reader")
+        self.log_reader = ColdReader(reactor, "log reader")
         self._store = BrokerStore(
             self.keeper,
             self.messages,
@@ -287,6 +291,8 @@ class Storage:
 
     def stop_keeper(self) -> Deferred[None]:
         """Lets what is under way end; nothing more waits for the disk but `close`."""
+        self.pull_reader.stop()
+        self.log_reader.stop()
         return self._store.stop_keeper()
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import (
     AppliedEntriesCutError,
     ApplierBehindError,
+    LedgerError,
     NotLeaderError,
 )
 from ledgermq.dledger.formats import Formats, GroupFormats
@@ -60,6 +61,7 @@ from ledgermq.dledger.replica.membership_report import MembershipReport, members
 from ledgermq.dledger.replica.memory import MemoryUse
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
+from ledgermq.dledger.store.cold_reader import ColdReader
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
@@ -96,6 +98,7 @@ class Replica:
         *,
         make_links: MakeLinks = Connections,
         keeper: Keeper | None = None,
+        cold_reader: ColdReader | None = None,
         repair_mark: RepairMark | None = None,
         formats: Callable[[], Formats] = Formats,
         wall_ms: Callable[[], int] = _wall_clock_ms,
@@ -113,6 +116,8 @@ class Replica:
             opening_body: makes the entry that opens a term; None: no such entry.
             make_links: makes the ways to the other members.
             keeper: does what waits for the disk; its owner stops it. None: one of this member.
+            cold_reader: reads old entries for followers; its owner stops it. None: the reads of
+                this member wait for the disk.
             repair_mark: of the same store; None: what was forgotten is forgotten by a restart.
             formats: tells what the applier reads and needs; asked when members connect.
             wall_ms: the members compare it.
@@ -125,6 +130,7 @@ class Replica:
         self.store, self.self_id = store, config.self_id  # Read up to `commit_index` only.
         self.failure: BaseException | None = None  # Why the member stopped by itself.
         self._keeper, self._owns_keeper = keeper or Keeper(reactor), keeper is None
+        self._cold_reader = cold_reader
         self._durability = Durability(
             config,
             self._keeper,
@@ -448,6 +454,7 @@ class Replica:
             raft.tick(now_ms)
         for _ in range(_READIES_MAX):
             ready = raft.take_ready()
+            self._load_cold(raft)
             if ready is None:
                 break
             self._carry_out(ready, raft)
@@ -458,6 +465,21 @@ class Replica:
         end = self._recollection.begin_end(raft)
         if end is not None:
             self._keeper.run(lambda: end).addErrback(self._disk_failed)
+
+    def _load_cold(self, raft: Raft) -> None:
+        """Has a thread read what followers are to get and is not in memory."""
+        if self._cold_reader is None:
+            return
+        for peer_id, cold in raft.take_cold():
+            if not self._cold_reader.load(cold, partial(self._loaded, raft, peer_id)):
+                raft.loaded(peer_id)
+
+    def _loaded(self, raft: Raft, peer_id: str, error: LedgerError | None) -> None:
+        if error is not None:
+            self._fail_if_running(error)
+        elif self._is_running:
+            raft.loaded(peer_id)
+            self._schedule_turn()
 
     def _carry_out(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready; their numbers are those of its docstring."""

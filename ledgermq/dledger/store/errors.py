@@ -1,17 +1,8 @@
 """What the stores raise beyond the errors of the ledger: bad disks and wrong files."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from ledgermq.dledger.errors import LedgerError
-
-
-class Readable(Protocol):
-    """A file that can be read while the reactor goes on."""
-
-    path: str
-
-    def load(self, offset: int, size_bytes: int) -> None:
-        """Brings bytes into the page cache; waits for the disk."""
 
 
 class StoreError(LedgerError):
@@ -129,19 +120,6 @@ class UnreadableError(CorruptStoreError):
             f"cannot read {self.path}: {self.reason} ({self.size_bytes} bytes at offset"
             f" {self.offset})"
         )
-
-
-class ColdDataError(StoreError):
-    """Bytes are not in the page cache, and the reader must not wait for the disk."""
-
-    def __init__(self, parts: "list[tuple[Readable, int, int]]") -> None:
-        super().__init__(parts)
-        # File, offset and size of each part that the reader is about to read.
-        self.parts = parts
-
-    def __str__(self) -> str:
-        file, offset, size_bytes = self.parts[0]
-        return f"{file.path}: {size_bytes} bytes at offset {offset} are not in memory"
 
 
 class StoreFailedError(StoreError):

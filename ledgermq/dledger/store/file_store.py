@@ -214,6 +214,15 @@ class DLedgerMmapFileStore:
             last_chain_crc=last.chain_crc,
         )
 
+    def read_cached(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """As in LedgerStore."""
+        mode = self.mode
+        mode.may_wait = not mode.has_reader
+        try:
+            return self.read(first_index, bytes_max)
+        finally:
+            mode.may_wait = True
+
     def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
         """Returns what `read` does, when every entry of it fits its unit, its checksums and the
         entry before it.

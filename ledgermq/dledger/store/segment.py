@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ledgermq.dledger.store.errors import ColdDataError, StoreFormatError, UnreadableError
+from ledgermq.dledger.errors import ColdDataError
+from ledgermq.dledger.store.errors import StoreFormatError, UnreadableError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.measures.histogram import Histogram
 
@@ -43,11 +44,13 @@ def segment_name(start_offset: int) -> str:
 class ReadMode:
     """Whether the reads of a store may wait for the disk; its owner switches it."""
 
-    __slots__ = ("may_wait", "on_unreadable")
+    __slots__ = ("has_reader", "may_wait", "on_unreadable")
 
     def __init__(self) -> None:
         # False: a read of bytes that are not in memory raises ColdDataError.
         self.may_wait = True
+        # Whether a ColdReader loads what is not in memory; else all reads wait.
+        self.has_reader = False
         # Called with the error before a read raises it.
         self.on_unreadable: Callable[[UnreadableError], None] = lambda error: None
 

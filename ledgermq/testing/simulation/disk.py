@@ -102,7 +102,8 @@ class SimFile:
             for at in (offset, end):
                 if at % SECTOR_BYTES and at < len(self.content):
                     self._check_readable(at, at + 1)
-            self.unreadable.difference_update(range(offset, end, SECTOR_BYTES))
+            first = offset + -offset % SECTOR_BYTES
+            self.unreadable.difference_update(range(first, end, SECTOR_BYTES))
         self.content[offset:end] = data
         # What is written is dirty, also where the same bytes stood.
         for at in range(offset - offset % SECTOR_BYTES, end, SECTOR_BYTES):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.dledger.store.errors import ColdDataError, UnreadableError
+from ledgermq.dledger.errors import ColdDataError
+from ledgermq.dledger.store.errors import UnreadableError
 from ledgermq.dledger.store.filesystem import UNREADABLE, RealFileSystem
 from ledgermq.dledger.store.segment import ReadMode, Segment
 
