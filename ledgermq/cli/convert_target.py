@@ -77,6 +77,7 @@ class LedgerTarget:
             _wall_clock_ms,
             self._store.data.read,
             segment_at=self._store.data.segment_at,
+            mode=self._store.mode,
         )
 
     def open(self) -> None:

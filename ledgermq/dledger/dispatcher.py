@@ -45,7 +45,7 @@ REFUSALS_MAX = 3
 # Frames that timed out and may still be answered.
 LATE_FRAMES_MAX = 64
 # A read that lacks bytes after so many loads waits for the disk: the page cache does not keep them.
-_LOADS_MAX = 2
+_LOADS_MAX = 4
 
 
 class PushState(Enum):

@@ -80,6 +80,7 @@ class StoreMember:
             lambda: START_MS,
             self.store.data.read,
             segment_at=self.store.data.segment_at,
+            mode=self.store.mode,
         )
         self.report = self.messages.open()
         self.scrub: Scrub = self.messages.make_scrub()

@@ -16,7 +16,7 @@ from ledgermq.dledger.store.disk_thread import DiskThread, WorkerThread
 READS_MAX: Final = 1024
 BYTES_MAX: Final = 256 << 20
 # A reader that was told to try again so often, and still lacks bytes, should wait for the disk.
-LOADS_MAX: Final = 2
+LOADS_MAX: Final = 4
 
 # Called in the reactor: the bytes are in memory, or the error why they are not.
 Done = Callable[[LedgerError | None], object]

@@ -90,6 +90,7 @@ class Broker:
             lambda: self.now_ms,
             self.ledger_store.data.read,
             segment_at=self.ledger_store.data.segment_at,
+            mode=self.ledger_store.mode,
         )
         self.report = None
         if open_store:

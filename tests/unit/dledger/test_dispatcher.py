@@ -1,7 +1,8 @@
 """What a leader pushes to one follower: states, window, second attempts, stale answers."""
 
 from ledgermq.dledger.dispatcher import EntryDispatcher, PushState
-from ledgermq.dledger.entry import EntryId
+from ledgermq.dledger.entry import EntryId, EntrySlice
+from ledgermq.dledger.errors import ColdDataError
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.messages import (
     AppendRequest,
@@ -285,3 +286,52 @@ def test_time_from_a_push_to_its_answer_is_kept() -> None:
     desk.pusher.set_dialect(PeerDialect.LEDGERMQ)
     desk.answer(dropped, 200, 4)
     assert desk.pusher.round_trips.count == 1
+
+
+class ColdStore(DLedgerMemoryStore):
+    """Entries that are not in memory until they were loaded."""
+
+    path = "cold"
+    is_cold = True
+
+    def read_cached(self, first_index: int, bytes_max: int) -> EntrySlice:
+        if self.is_cold:
+            raise ColdDataError([(self, first_index, bytes_max)])
+        return self.read(first_index, bytes_max)
+
+    def load(self, offset: int, size_bytes: int) -> None:
+        self.is_cold = False
+
+
+def cold_desk() -> tuple[Desk, ColdStore]:
+    desk = Desk([1] * 5)
+    store = ColdStore(SEGMENT_BYTES)
+    store.append(desk.disk.read(0, 10_000))
+    desk.log = RaftLog(store, CODEC, 0)
+    desk.pusher = EntryDispatcher(
+        config_of(3), desk.log, peer_id="n1", term=9, dialect=PeerDialect.LEDGERMQ
+    )
+    return desk, store
+
+
+def test_entries_that_are_not_in_memory_are_pushed_once_loaded() -> None:
+    desk, store = cold_desk()
+    desk.pusher.next_index = 2
+    assert desk.pushes() == []
+    cold = desk.pusher.take_cold()
+    assert cold is not None and cold.parts[0][:2] == (store, 2)
+    # Nothing is asked for twice, and no clock waits for it.
+    assert desk.pushes() == [] and desk.pusher.take_cold() is None
+    assert desk.pusher.deadline_ms() == float("inf")
+    store.load(0, 0)
+    desk.pusher.loaded()
+    assert ranges(desk.pushes()) == [(2, 4)]
+
+
+def test_a_page_cache_that_keeps_nothing_is_not_asked_for_ever() -> None:
+    desk, _ = cold_desk()
+    desk.pusher.next_index = 2
+    for _ in range(4):
+        assert desk.pushes() == [] and desk.pusher.take_cold() is not None
+        desk.pusher.loaded()
+    assert ranges(desk.pushes()) == [(2, 4)]

@@ -22,7 +22,12 @@ class OneQueue:
         self.failing_queue = -1
 
     def lend_message(
-        self, topic: str, queue_id: int, offset: int, *arguments: object
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *arguments: object,
+        may_wait: bool = True,
     ) -> GetMessageResult[memoryview]:
         if queue_id == self.failing_queue:
             raise ZeroDivisionError("a bug")

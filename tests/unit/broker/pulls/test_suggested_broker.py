@@ -22,7 +22,9 @@ class BehindStore:
     def __init__(self, behind_bytes: int, status: GetMessageStatus) -> None:
         self._result = GetMessageResult(status, 7, 0, 5, [], 0, 0, behind_bytes)
 
-    def lend_message(self, *arguments: object) -> GetMessageResult[memoryview]:
+    def lend_message(
+        self, *arguments: object, may_wait: bool = True
+    ) -> GetMessageResult[memoryview]:
         return self._result
 
     def max_offset(self, topic: str, queue_id: int) -> int:
