@@ -8,17 +8,17 @@ reading with an error.
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from ledgermq.cli.segment_files import segment_paths
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk
-from ledgermq.commitlog.plain_records import walk_records
+from ledgermq.commitlog.plain_records import Walk, walk_records
 from ledgermq.dledger.entry import HEAD_BYTES
-from ledgermq.dledger.store.outside_files import regular_size
+from ledgermq.dledger.store.errors import UnreadableError
+from ledgermq.dledger.store.outside_files import OutsideFile, regular_size
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import RECORD_MAGIC, body_is_intact, decode_record
 
@@ -28,6 +28,8 @@ MIXED: Final = "mixed"
 
 QUEUE_UNIT_BYTES: Final = 20
 _READ_BYTES: Final = 1 << 20
+# Of a plain log, read at once.
+_BLOCK_BYTES: Final = 4 << 20
 _MAGIC: Final = RECORD_MAGIC.to_bytes(4, "big")
 
 
@@ -150,29 +152,26 @@ class StoreSource:
                     f" {expected}"
                 )
             expected = start + size
-            with (
-                open(path, "rb") as file,
-                mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
-                memoryview(mapped) as data,
-            ):
-                walk = walk_records(data, start, size, verify=True)
-                for at, stop in zip(walk.starts, walk.stops, strict=True):
-                    yield SourceRecord(at, bytes(data[at - start : stop - start]))
-                if walk.blank_end is None:
-                    self._judge_end(path, walk.end, walk.stopped_because, mapped, number)
-                    return
+            with OutsideFile(path) as data:
+                try:
+                    walk = yield from _records_of(data, start)
+                    if walk.blank_end is None:
+                        self._judge_end(path, walk.end, walk.stopped_because, data, number)
+                        return
+                except UnreadableError as error:
+                    raise ConvertError(str(error)) from error
 
-    def _judge_end(self, path: Path, end: int, reason: str, mapped: mmap.mmap, number: int) -> None:
+    def _judge_end(self, path: Path, end: int, reason: str, data: OutsideFile, number: int) -> None:
         """The log ends without a blank: that must be its end."""
         at = end - int(path.name)
-        place = mapped.find(_MAGIC, at + 5)
+        place = data.find(_MAGIC, at + 5)
         while place >= 0:
-            claimed = mapped[place + 24 : place + 32]
+            claimed = data[place + 24 : place + 32]
             if claimed == (int(path.name) + place - 4).to_bytes(8, "big"):
                 raise ConvertError(
                     f"{path}: no good record at {at} ({reason}), but one at {place - 4}"
                 )
-            place = mapped.find(_MAGIC, place + 1)
+            place = data.find(_MAGIC, place + 1)
         for later in self.plain_files[number + 1 :]:
             with open(later, "rb") as file:
                 if file.read(4096).strip(b"\0"):
@@ -222,6 +221,23 @@ def _written_bytes(path: Path) -> int:
                 return start + len(written)
             end = start
     return 0
+
+
+def _records_of(data: OutsideFile, start: int) -> Generator[SourceRecord, None, Walk]:
+    """Yields the records of one file, read block by block; returns how the last block ended."""
+    size, offset, block_bytes = len(data), 0, _BLOCK_BYTES
+    while True:
+        block = data[offset : offset + block_bytes]
+        begin = start + offset
+        walk = walk_records(block, begin, size, verify=True)
+        for at, stop in zip(walk.starts, walk.stops, strict=True):
+            yield SourceRecord(at, block[at - begin : stop - begin])
+        is_end = offset + len(block) >= size
+        if walk.blank_end is not None or is_end or not walk.needs_more:
+            return walk
+        # What stands there is longer than what was read of it.
+        block_bytes = _BLOCK_BYTES if walk.starts else 2 * len(block)
+        offset = walk.end - start
 
 
 def _what_is_wrong(data: bytes, place: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 from pathlib import Path
 from typing import Final, Self
 
-from ledgermq.dledger.store.outside_files import regular_size
+from ledgermq.dledger.store.outside_files import OutsideFile, regular_size
 
 SEGMENT_NAME: Final = re.compile(r"\d{20}")
 
@@ -30,8 +29,8 @@ class SegmentFiles:
     """The files of one log as one range of bytes, with holes where files are missing."""
 
     def __init__(self, paths: list[Path]) -> None:
-        """Maps the files; those that are empty count as missing."""
-        self._maps: dict[int, mmap.mmap] = {}
+        """Opens the files; those that are empty count as missing."""
+        self._files: dict[int, OutsideFile] = {}
         self._paths: dict[int, Path] = {}
         # Size of each file: all are made alike, so the first one that has bytes tells.
         self.segment_bytes = 0
@@ -39,38 +38,40 @@ class SegmentFiles:
             size = path.stat().st_size
             if size:
                 self.segment_bytes = self.segment_bytes or size
-                with open(path, "rb") as file:
-                    mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-                self._maps[int(path.name)] = mapped
+                self._files[int(path.name)] = OutsideFile(path)
                 self._paths[int(path.name)] = path
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for mapped in self._maps.values():
-            mapped.close()
+        for file in self._files.values():
+            file.close()
 
     @property
     def start(self) -> int:
         """Position of the first byte; 0 without files."""
-        return min(self._maps, default=0)
+        return min(self._files, default=0)
 
     @property
     def end(self) -> int:
         """Position behind the last byte; 0 without files."""
-        if not self._maps:
+        if not self._files:
             return 0
-        last = max(self._maps)
-        return last + len(self._maps[last])
+        last = max(self._files)
+        return last + len(self._files[last])
 
     def read(self, position: int, size: int) -> bytes:
-        """Returns up to `size` bytes from a position; fewer where files end or are missing."""
+        """Returns up to `size` bytes from a position; fewer where files end or are missing.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
         parts = []
         while size > 0 and self.segment_bytes:
             offset = position % self.segment_bytes
-            mapped = self._maps.get(position - offset)
-            part = mapped[offset : offset + size] if mapped is not None else b""
+            file = self._files.get(position - offset)
+            part = file[offset : offset + size] if file is not None else b""
             if not part:
                 break
             parts.append(part)
@@ -80,7 +81,7 @@ class SegmentFiles:
 
     def next_start(self, position: int) -> int:
         """Start of the first file that begins behind a position; the end where none does."""
-        return min((start for start in self._maps if start > position), default=self.end)
+        return min((start for start in self._files if start > position), default=self.end)
 
     def place(self, position: int) -> str:
         """The file and the offset in it where a position is, as a person would look for it."""

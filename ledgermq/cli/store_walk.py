@@ -7,7 +7,6 @@ first byte that is no entry; what lies behind it is for the caller to judge.
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ from ledgermq.dledger.entry import (
     EntrySlice,
 )
 from ledgermq.dledger.errors import CorruptEntryError
-from ledgermq.dledger.store.outside_files import ENTRY_BYTES_MAX, read_small
+from ledgermq.dledger.store.errors import UnreadableError
+from ledgermq.dledger.store.outside_files import ENTRY_BYTES_MAX, OutsideFile, read_small
 from ledgermq.protocol.checksum import crc32c
 
 # A run handed to the caller has about this many bytes.
@@ -120,31 +120,40 @@ class StoreWalk:
 
     def _segment_runs(self, path: Path, start: int, size: int) -> Generator[EntrySlice, None, bool]:
         """Yields the runs of one segment; returns whether the log goes on in the next one."""
-        with (
-            open(path, "rb") as file,
-            mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
-        ):
-            offset = self._skip_unused_front(data, size)
-            while True:
-                end, is_last = _run_end(data, offset, size)
-                if end > offset:
-                    run = self._parse(path, data[offset:end], start + offset)
-                    if run is not None:
-                        self.first_id = self.first_id or run.entry_id(0)
-                        self.last_id, self._chain_crc = run.last_id, run.last_chain_crc
-                        self.end_position = run.end_position
-                        yield run
-                    if self.defect is not None:
-                        offset = self.end_position - start if run is not None else offset
-                        self.end_place = _shown_end(path, data, offset)
-                        return False
-                offset = end
-                if is_last:
-                    break
-            self.end_place = _shown_end(path, data, offset)
-            if offset + 4 > size:
-                return True
-            return int.from_bytes(data[offset : offset + 4], "big", signed=True) == BLANK_MAGIC
+        with OutsideFile(path) as data:
+            try:
+                return (yield from self._runs_of(path, data, start))
+            except UnreadableError as error:
+                self.defect = self.end_place = str(error)
+                return False
+
+    def _runs_of(
+        self, path: Path, data: OutsideFile, start: int
+    ) -> Generator[EntrySlice, None, bool]:
+        size = len(data)
+        offset = self._skip_unused_front(data, size)
+        is_last = False
+        while not is_last:
+            end, is_last = _run_end(data, offset, size)
+            if end == offset:
+                break
+            content = _read_entries(data, offset, end)
+            is_last = is_last and len(content) == end - offset
+            run = self._parse(path, content, start + offset)
+            if run is not None:
+                self.first_id = self.first_id or run.entry_id(0)
+                self.last_id, self._chain_crc = run.last_id, run.last_chain_crc
+                self.end_position = run.end_position
+                yield run
+            if self.defect is not None:
+                offset = self.end_position - start if run is not None else offset
+                self.end_place = _shown_end(path, data, offset)
+                return False
+            offset += len(content)
+        self.end_place = _shown_end(path, data, offset)
+        if offset + 4 > size:
+            return True
+        return int.from_bytes(data[offset : offset + 4], "big", signed=True) == BLANK_MAGIC
 
     def _parse(self, path: Path, data: bytes, position: int) -> EntrySlice | None:
         """Returns the good entries that the bytes begin with; notes the first one that is not."""
@@ -165,33 +174,62 @@ class StoreWalk:
             previous_chain_crc=self._chain_crc,
         )
 
-    def _skip_unused_front(self, data: mmap.mmap, size: int) -> int:
+    def _skip_unused_front(self, data: OutsideFile, size: int) -> int:
         """A store that was reset may begin inside its first file: zeros stand before the start."""
         if self.last_id is not None or data[:HEAD_BYTES] != bytes(HEAD_BYTES):
             return 0
-        found = re.search(rb"[^\0]", memoryview(data)[: min(size, RUN_BYTES)])
+        found = re.search(rb"[^\0]", data[: min(size, RUN_BYTES)])
         # The magic number 1 ends in the first byte that is not zero.
         return found.start() - 3 if found else 0
 
 
-def _shown_end(path: Path, data: mmap.mmap, offset: int) -> str:
+def _shown_end(path: Path, data: OutsideFile, offset: int) -> str:
     head = data[offset : offset + HEAD_BYTES]
     if head.strip(b"\0"):
         return f"{path} at {offset} holds no good entry but {head[:16].hex(' ', 4)}..."
     return f"{path} at {offset} holds nothing"
 
 
-def _run_end(data: mmap.mmap, offset: int, size: int) -> tuple[int, bool]:
-    """Returns where about RUN_BYTES of entries from `offset` end, and whether nothing follows."""
-    limit = offset + RUN_BYTES
-    unpack = HEAD.unpack_from
-    while offset + HEAD_BYTES <= size:
-        magic, entry_bytes = unpack(data, offset)[:2]
-        if magic <= 0 or not HEAD_BYTES < entry_bytes <= ENTRY_BYTES_MAX:
-            return offset, True
-        if offset + entry_bytes > size:
-            return offset, True
-        offset += entry_bytes
-        if offset >= limit:
-            return offset, False
+def _run_end(data: OutsideFile, begin: int, size: int) -> tuple[int, bool]:
+    """Returns where about RUN_BYTES of entries from `begin` end, and whether nothing follows.
+
+    Raises:
+        UnreadableError: the disk does not give the head of the first one.
+    """
+    offset, limit = begin, begin + RUN_BYTES
+    try:
+        while offset + HEAD_BYTES <= size:
+            magic, entry_bytes = HEAD.unpack(data[offset : offset + HEAD_BYTES])[:2]
+            if magic <= 0 or not HEAD_BYTES < entry_bytes <= ENTRY_BYTES_MAX:
+                return offset, True
+            if offset + entry_bytes > size:
+                return offset, True
+            offset += entry_bytes
+            if offset >= limit:
+                return offset, False
+    except UnreadableError:
+        if offset == begin:
+            raise
+        return offset, False
     return offset, True
+
+
+def _read_entries(data: OutsideFile, begin: int, end: int) -> bytes:
+    """Returns the bytes of some entries, up to the first that cannot be read.
+
+    Raises:
+        UnreadableError: it is the first of all.
+    """
+    try:
+        return data[begin:end]
+    except UnreadableError:
+        offset = begin
+        while True:
+            entry_bytes = HEAD.unpack(data[offset : offset + HEAD_BYTES])[1]
+            try:
+                assert len(data[offset : offset + entry_bytes]) == entry_bytes
+            except UnreadableError:
+                if offset == begin:
+                    raise
+                return data[begin:offset]
+            offset += entry_bytes

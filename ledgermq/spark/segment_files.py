@@ -7,7 +7,6 @@ store travel with the read, for tasks run where the driver's environment is not.
 """
 
 import contextlib
-import mmap
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -16,10 +15,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from pyarrow.fs import FileSelector, FileType
 
+from ledgermq.dledger.store.errors import UnreadableError
 from ledgermq.dledger.store.outside_files import (
     SEGMENT_BYTES_MAX,
     SMALL_BYTES_MAX,
     FileRefusedError,
+    OutsideFile,
     regular_size,
 )
 from ledgermq.spark.errors import CorruptDataError, ObjectStoreError, PathNotSeenError
@@ -136,15 +137,12 @@ class DiskFiles:
 
     @contextlib.contextmanager
     def opened(self, path: str) -> Iterator[SegmentBytes]:
-        """Maps a file, which must not be empty."""
+        """Opens a file, which must not be empty."""
         size = file_size(path)
         if size == 0:
             raise CorruptDataError(path, "the file is empty")
-        with (
-            open(path, "rb") as file,
-            mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
-        ):
-            yield _Mapped(data)
+        with OutsideFile(path) as file:
+            yield _Windows(file)
 
     @contextlib.contextmanager
     def marks(self, directory: str, names: list[str]) -> Iterator[str]:
@@ -163,15 +161,24 @@ class DiskFiles:
         yield directory
 
 
-class _Mapped:
-    """A mapped file; windows are copies, so that nothing outlives the mapping."""
+class _Windows:
+    """A file of a disk; windows are copies."""
 
-    def __init__(self, data: mmap.mmap) -> None:
-        self._data = data
-        self.size = len(data)
+    def __init__(self, file: OutsideFile) -> None:
+        self._file = file
+        self.size = len(file)
 
     def window(self, offset: int, least: int) -> bytes:
-        return self._data[offset : offset + max(least, WINDOW_BYTES)]
+        try:
+            return self._file[offset : offset + max(least, WINDOW_BYTES)]
+        except UnreadableError:
+            # What is wanted may stand before the place that cannot be read.
+            pass
+        try:
+            return self._file[offset : offset + least]
+        except UnreadableError as error:
+            reason = f"{error.reason} ({error.size_bytes} bytes at offset {error.offset})"
+            raise CorruptDataError(error.path, reason) from error
 
 
 class StoreFiles:

@@ -180,7 +180,9 @@ ROOMS: dict[str, Room] = {
             "broker.counts",
             "broker.clients",
         }
-        | {"broker.sends", "broker.pulls", "commitlog", "protocol"},
+        | {"broker.sends", "broker.pulls", "commitlog", "protocol"}
+        # Old messages are read in a thread.
+        | {"dledger", "dledger.store"},
         packages=_TWISTED | {"msgspec"},
     ),
     "broker.registration": Room(

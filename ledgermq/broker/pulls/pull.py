@@ -348,23 +348,9 @@ class PullProcessor:
         pulled[header.queue_id] = result.next_begin_offset
         status = result.status
         if status is GetMessageStatus.FOUND:
-            self.count_found(header.topic, group.name, result.message_count, result.bytes)
+            self._send_found(connection, command, header, group, result)
             if self.spans is not None:
                 self._tell_spans(self.spans, header, result, matching_end_ms - _MATCHING_MS_MAX)
-            fields = self._fields_of(header, group, result)
-            if command.serialize_type:
-                answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
-                connection.send_parts(encode_parts(answer, result.parts))
-            else:
-                head = encode_found_head(
-                    command.opaque,
-                    fields.suggest_which_broker_id,
-                    fields.next_begin_offset,
-                    fields.min_offset,
-                    fields.max_offset,
-                    result.bytes,
-                )
-                connection.send_parts([head, *result.parts])
             return None
         self.missed_count += 1
         if (
@@ -388,6 +374,30 @@ class PullProcessor:
         ):
             return None
         return command.response(code, status.name, self._fields_of(header, group, result))
+
+    def _send_found(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroup,
+        result: Found,
+    ) -> None:
+        self.count_found(header.topic, group.name, result.message_count, result.bytes)
+        fields = self._fields_of(header, group, result)
+        if command.serialize_type:
+            answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
+            connection.send_parts(encode_parts(answer, result.parts))
+            return
+        head = encode_found_head(
+            command.opaque,
+            fields.suggest_which_broker_id,
+            fields.next_begin_offset,
+            fields.min_offset,
+            fields.max_offset,
+            result.bytes,
+        )
+        connection.send_parts([head, *result.parts])
 
     def _load(self, cold: ColdDataError, again: Done) -> None:
         """Has a pull wait for the disk in a thread.

@@ -76,27 +76,7 @@ def bind_processors(parts: Parts) -> Processors:
     statistics = Statistics(parts.config.cluster_name, int(parts.clock_ms()))
     records = VisibleRecords(parts.messages)
     quotas = Quotas(parts.config, parts.clock_ms)
-    pulls = PullProcessor(
-        parts.config,
-        parts.leadership,
-        parts.state,
-        parts.clients,
-        parts.messages,
-        parts.parked,
-        parts.clock_ms,
-        _near_bytes(parts),
-        statistics,
-        OffsetMovedEvents(
-            parts.leadership,
-            parts.proposals,
-            broker_name=parts.config.broker_name,
-            store_host=parts.store_host,
-            now_ms=parts.now_ms,
-            clock_ms=parts.clock_ms,
-        ).note,
-        parts.soon,
-        parts.cold_reader,
-    )
+    pulls = _pulls(parts, statistics)
     clients = _clients(parts, pulls)
     delays = _delays(parts)
     admin = _admin(parts, pulls, delays)
@@ -185,6 +165,30 @@ def _quick_road(
         return taken + take_sends(connection, rest, count_sends)
 
     return take
+
+
+def _pulls(parts: Parts, statistics: Statistics) -> PullProcessor:
+    return PullProcessor(
+        parts.config,
+        parts.leadership,
+        parts.state,
+        parts.clients,
+        parts.messages,
+        parts.parked,
+        parts.clock_ms,
+        _near_bytes(parts),
+        statistics,
+        OffsetMovedEvents(
+            parts.leadership,
+            parts.proposals,
+            broker_name=parts.config.broker_name,
+            store_host=parts.store_host,
+            now_ms=parts.now_ms,
+            clock_ms=parts.clock_ms,
+        ).note,
+        parts.soon,
+        parts.cold_reader,
+    )
 
 
 def _clients(parts: Parts, pulls: PullProcessor) -> ClientProcessor:

@@ -116,8 +116,7 @@ class Replica:
             opening_body: makes the entry that opens a term; None: no such entry.
             make_links: makes the ways to the other members.
             keeper: does what waits for the disk; its owner stops it. None: one of this member.
-            cold_reader: reads old entries for followers; its owner stops it. None: the reads of
-                this member wait for the disk.
+            cold_reader: reads old entries for followers; None: their reads wait for the disk.
             repair_mark: of the same store; None: what was forgotten is forgotten by a restart.
             formats: tells what the applier reads and needs; asked when members connect.
             wall_ms: the members compare it.
@@ -126,11 +125,10 @@ class Replica:
         self._vote_store, self._codec = vote_store, codec
         self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
         self._recollection = Recollection(config.self_id, vote_store, repair_mark, self.peer_ids)
-        self._rng, self._opening_body = rng, opening_body
+        self._rng, self._opening_body, self._cold_reader = rng, opening_body, cold_reader
         self.store, self.self_id = store, config.self_id  # Read up to `commit_index` only.
         self.failure: BaseException | None = None  # Why the member stopped by itself.
         self._keeper, self._owns_keeper = keeper or Keeper(reactor), keeper is None
-        self._cold_reader = cold_reader
         self._durability = Durability(
             config,
             self._keeper,
@@ -154,9 +152,8 @@ class Replica:
         self._turn_call = self._tick_call = self._upkeep_call = cast(Any, None)
         self._apply_times, self._tick_at_ms = ApplyTimes(reactor, self._schedule_turn), 0.0
         self._is_running, self._flush_s = False, config.flush_interval_ms / 1000
-        self._disk_steps = DiskSteps(
-            reactor, self._keeper, no_room=self._no_room, failed=self._fail_if_running
-        )
+        failed, no_room = self._fail_if_running, self._no_room
+        self._disk_steps = DiskSteps(reactor, self._keeper, no_room=no_room, failed=failed)
         # A step found no room and waits for it; and: the next segment was asked for.
         self._is_full = self._is_ahead_asked = False
 

@@ -9,7 +9,9 @@ end, or a sparse file of a terabyte that takes no disk and hours to read.
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+from ledgermq.dledger.store.errors import UnreadableError
 
 # Java's int bounds mappedFileSizeCommitLog, and all other sizes of files.
 SEGMENT_BYTES_MAX: Final = 2**31 - 1
@@ -27,8 +29,82 @@ _KINDS: Final = {
 }
 
 
+# Read at once where little is wanted.
+_WINDOW_BYTES: Final = 1 << 20
+
+
 class FileRefusedError(OSError):
     """A file is of a kind or a size that no store has; the text has path, value and limit."""
+
+
+class OutsideFile:
+    """A file that is read in slices, `file[begin:end]`; never mapped, so no read ends the process.
+
+    Each slice may raise UnreadableError.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Opens a file for reading; its size is that of this moment."""
+        self.path = str(path)
+        self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._size = os.fstat(self._number).st_size
+        # What was read last, and from where on.
+        self._held, self._held_at = b"", 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._number)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        begin, end, _ = part.indices(self._size)
+        size_bytes = max(end - begin, 0)
+        if not self._held_at <= begin <= end <= self._held_at + len(self._held):
+            ahead = min(max(size_bytes, _WINDOW_BYTES), self._size - begin)
+            try:
+                self._held, self._held_at = self._read(begin, ahead), begin
+            except UnreadableError:
+                # What is wanted may stand before the place that cannot be read.
+                return self._read(begin, size_bytes)
+        at = begin - self._held_at
+        return self._held[at : at + size_bytes]
+
+    def find(self, pattern: bytes, offset: int) -> int:
+        """Returns where a pattern stands first, from `offset` on; -1 where it does not."""
+        while offset < self._size:
+            block = self[offset : offset + _WINDOW_BYTES]
+            place = block.find(pattern)
+            if place >= 0:
+                return offset + place
+            if offset + len(block) >= self._size:
+                break
+            offset += len(block) - len(pattern) + 1
+        return -1
+
+    def _read(self, offset: int, size_bytes: int) -> bytes:
+        parts, at, left = [], offset, size_bytes
+        try:
+            while left > 0:
+                data = os.pread(self._number, left, at)
+                if not data:
+                    break
+                parts.append(data)
+                at, left = at + len(data), left - len(data)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UnreadableError(self.path, offset, size_bytes, reason) from error
+        if left > 0:
+            reason = f"the file ends after {size_bytes - left} of them"
+            raise UnreadableError(self.path, offset, size_bytes, reason)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def regular_size(path: str | Path, bytes_max: int = SEGMENT_BYTES_MAX) -> int:
