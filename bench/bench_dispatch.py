@@ -72,7 +72,13 @@ def _open(root: str, ledger: _Ledger) -> MessageStore:
     config = StoreConfig(root=root)
     data = ledger.store.data
     store = MessageStore(
-        config, ledger.store, RealFileSystem(), _now_ms, data.read, segment_at=data.segment_at
+        config,
+        ledger.store,
+        RealFileSystem(),
+        _now_ms,
+        data.read,
+        segment_at=data.segment_at,
+        mode=data.mode,
     )
     store.open()
     store.attach(ledger)

@@ -36,7 +36,7 @@ from ledgermq.cli.cluster_command import positive, run_with_admin
 from ledgermq.cli.descriptors import descriptors_to_have
 from ledgermq.cli.environment import settings_of
 from ledgermq.cli.failure import fail
-from ledgermq.cli.file_systems import MOUNTS, doubts_of, find_mount, is_seen_in_mapping
+from ledgermq.cli.file_systems import MOUNTS, doubts_of, find_mount, reserve_blocks
 from ledgermq.cli.finding import Finding, print_findings
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.remote import AdminError, Remote
@@ -229,18 +229,15 @@ def _check_file_systems(config: BrokerConfig) -> list[Finding]:
     for path in (config.store_root, config.commit_log_path):
         directory = _existing_parent(path.absolute()).resolve()
         try:
-            is_seen = is_seen_in_mapping(directory)
+            reserve_blocks(directory)
         except OSError as error:
             findings[Finding("file system", "failed", f"{directory}: {error.strerror}")] = None
             continue
-        if not is_seen:
-            text = f"{directory}: what is written to a file is not seen in a mapping of it"
-            findings[Finding("file system", "failed", text)] = None
         mount = find_mount(directory, mounts)
         doubts = doubts_of(mount) if mount is not None else []
         for doubt in doubts:
             findings[Finding("file system", "warning", f"{directory}: {doubt}")] = None
-        if is_seen and mount is not None and not doubts:
+        if mount is not None and not doubts:
             text = f"{mount.kind} ({mount.source}) at {mount.point}"
             findings[Finding("file system", "good", text)] = None
     return list(findings)

@@ -1,13 +1,11 @@
 """Which file system a directory lies on, and what of a broker's needs it may not give.
 
-A broker counts on three things: a sync that returned means that the bytes are on a disk, blocks
-that were reserved are there when they are written, and what is written to a file is seen at once in
-a mapping of it. A local ext4 or xfs gives all three.
+A broker counts on two things: a sync that returned means that the bytes are on a disk, and blocks
+that were reserved are there when they are written. A local ext4 or xfs gives both.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import tempfile
@@ -25,7 +23,7 @@ _COPY_ON_WRITE: Final = frozenset({"bcachefs", "btrfs", "nilfs2", "zfs"})
 _MEMORY: Final = frozenset({"ramfs", "tmpfs"})
 # What mountinfo writes for blanks and the like.
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
-_PROBE: Final = b"seen at once"
+_PROBE_BYTES: Final = 8192
 
 
 class Mount(NamedTuple):
@@ -100,21 +98,11 @@ def _doubts_of_device(mount: Mount) -> list[str]:
     ]
 
 
-def is_seen_in_mapping(directory: Path) -> bool:
-    """Tells whether what is written to a file in a directory is seen at once in its mapping.
+def reserve_blocks(directory: Path) -> None:
+    """Makes a file with reserved blocks in a directory, as a broker does, and removes it.
 
     Raises:
-        OSError: no file can be made, or mapped, there.
+        OSError: that is not possible there.
     """
     with tempfile.TemporaryFile(dir=directory) as file:
-        number = file.fileno()
-        os.posix_fallocate(number, 0, 2 * mmap.PAGESIZE)
-        with mmap.mmap(number, 2 * mmap.PAGESIZE, access=mmap.ACCESS_READ) as mapping:
-            # Each page was read before it is written: what was read may be remembered.
-            for at in (100, mmap.PAGESIZE + 100):
-                if any(mapping[at : at + len(_PROBE)]):
-                    return False
-                os.pwrite(number, _PROBE, at)
-                if mapping[at : at + len(_PROBE)] != _PROBE:
-                    return False
-    return True
+        os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)

@@ -271,8 +271,8 @@ class DerivedFiles:
             else:
                 self._open.move_to_end(path)
             if not self._mode.may_wait:
-                cached = file.read_cached(offset, size_bytes)
-                if cached is not None:
+                cached = bytearray(size_bytes)
+                if file.read_cached(offset, cached):
                     return bytes(cached)
                 if file.knows_cache:
                     raise ColdDataError([(_ColdFile(path, file), offset, size_bytes)])

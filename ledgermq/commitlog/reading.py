@@ -45,6 +45,7 @@ _SCANNED_UNITS_MIN: Final = 800
 # Two records of a queue are read at once where no more than this lies between them: about what
 # takes as long to copy as a further read.
 _GAP_BYTES: Final = 8192
+_ROOM_BYTES: Final = 1 << 18
 # Of a record, in a unit.
 _PLACE: Final = Struct(">q")
 _PLACE_AND_SIZE: Final = Struct(">qi")
@@ -112,6 +113,8 @@ class LogReader:
         self._config = config
         # Told before damage is raised; whoever runs the store repairs it.
         self.on_damage: OnDamage = lambda damage: None
+        # Takes what `find_run` reads: new memory for each answer costs more than the read.
+        self._room = memoryview(bytearray(_ROOM_BYTES))
         self._memory_bytes = config.machine_memory_bytes * config.memory_ratio_percent // 100
         # Records below have no head in front of them: they stand in a plain log.
         self._plain_end = plain_end
@@ -172,15 +175,16 @@ class LogReader:
         """Return the records that `lend_message` finds without a matcher, if they are usual ones.
 
         Most pulls find such. None says only that `lend_message` must be asked, as where the disk
-        would have to be waited for. Nothing is proven yet.
+        would have to be waited for. Nothing is proven yet, and the next call overwrites the bytes.
         """
-        self._mode.may_wait = False
+        mode = self._mode
+        mode.may_wait = False
         try:
             return self._measure(queue, offset, count_max)
         except (ColdDataError, UnreadableError):
             return None
         finally:
-            self._mode.may_wait = True
+            mode.may_wait = True
 
     def _measure(self, queue: ConsumeQueue, offset: int, count_max: int) -> Run | None:
         count_max = min(count_max, self._config.memory_count_max)
@@ -205,7 +209,11 @@ class LogReader:
         read_bytes = at + size_bytes - begin
         if not 0 < read_bytes <= found_bytes + count * _GAP_BYTES:
             return None
-        read = segment.lend(begin - start, read_bytes)
+        if read_bytes > len(self._room):
+            self._room = memoryview(bytearray(read_bytes))
+        read = self._room[:read_bytes]
+        if not segment.read_cached(begin - start, read):
+            return None
         behind = end_position - last
         return count, found_bytes, behind, units, queue.queue_id, offset, read, begin
 

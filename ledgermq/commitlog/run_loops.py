@@ -27,7 +27,7 @@ _SIGN_64: Final = 1 << 63
 # Records of one queue that stand in one segment of the log: how many, their bytes, how far behind
 # the end of the log the last unit lies that was looked at; units of the queue, from theirs on;
 # queue id and offset of the first; a part of the segment that holds them, and its position.
-Run = tuple[int, int, int, bytes, int, int, bytes | bytearray, int]
+Run = tuple[int, int, int, bytes, int, int, memoryview, int]
 
 
 def measure_run(
@@ -110,7 +110,7 @@ def read_run(head: bytes, run: Run) -> bytes | None:
     return room if COMPILED else bytes(room)
 
 
-def _copy(out: bytearray, at: int, d: bytes | bytearray, place: int, size: int) -> None:
+def _copy(out: bytearray, at: int, d: memoryview, place: int, size: int) -> None:
     for i in range(size):
         out[at + i] = d[place + i]
 
@@ -123,7 +123,7 @@ def _unit_size(u: bytes, at: int) -> int:
     return (_own_u32(u, at + 8) ^ _SIGN_32) - _SIGN_32
 
 
-def _u32(d: bytes | bytearray, at: int) -> int:
+def _u32(d: memoryview, at: int) -> int:
     value = d[at]
     value = (value << 8) | d[at + 1]
     value = (value << 8) | d[at + 2]

@@ -57,8 +57,10 @@ class RecordedFile:
     def read(self, offset: int, size_bytes: int) -> bytes:
         return bytes(self.content[offset : offset + size_bytes])
 
-    def read_cached(self, offset: int, size_bytes: int) -> bytearray:
-        return self.content[offset : offset + size_bytes]
+    def read_cached(self, offset: int, buffer: bytearray | memoryview) -> bool:
+        found = self.content[offset : offset + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found) == len(buffer)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         done = self.disk.first_part(len(data))

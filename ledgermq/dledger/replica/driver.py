@@ -151,11 +151,10 @@ class Replica:
         self._inbox = Inbox(config.inbox_bytes_max)  # What the core has not taken.
         self._turn_call = self._tick_call = self._upkeep_call = cast(Any, None)
         self._apply_times, self._tick_at_ms = ApplyTimes(reactor, self._schedule_turn), 0.0
-        self._is_running, self._flush_s = False, config.flush_interval_ms / 1000
-        failed, no_room = self._fail_if_running, self._no_room
-        self._disk_steps = DiskSteps(reactor, self._keeper, no_room=no_room, failed=failed)
         # A step found no room and waits for it; and: the next segment was asked for.
-        self._is_full = self._is_ahead_asked = False
+        self._is_running = self._is_full = self._is_ahead_asked = False
+        self._flush_s, failed = config.flush_interval_ms / 1000, self._fail_if_running
+        self._disk_steps = DiskSteps(reactor, self._keeper, no_room=self._no_room, failed=failed)
 
     # What the core knows.
 

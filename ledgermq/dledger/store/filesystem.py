@@ -35,10 +35,10 @@ class File(Protocol):
             OSError: they cannot be read.
         """
 
-    def read_cached(self, offset: int, size_bytes: int) -> bytearray | None:
-        """Returns what `read` does if no byte of it has to come from the disk, None otherwise.
+    def read_cached(self, offset: int, buffer: bytearray | memoryview) -> bool:
+        """Fills a buffer as `read` does if no byte has to come from the disk; else returns False.
 
-        None also where the file system cannot tell: see `knows_cache`.
+        False also where the file system cannot tell: see `knows_cache`.
 
         Raises:
             OSError: they cannot be read.
@@ -206,9 +206,8 @@ class _RealFile:
             parts.append(data)
         return b"".join(parts)
 
-    def read_cached(self, offset: int, size_bytes: int) -> bytearray | None:
+    def read_cached(self, offset: int, buffer: bytearray | memoryview) -> bool:
         descriptor = self._held()
-        buffer = bytearray(size_bytes)
         try:
             size = os.preadv(descriptor.number, [buffer], offset, _CACHED_ONLY)
         except OSError as error:
@@ -216,8 +215,8 @@ class _RealFile:
                 self.knows_cache = False
             elif error.errno != errno.EAGAIN:
                 raise
-            return None
-        return buffer if size == size_bytes else None
+            return False
+        return size == len(buffer)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         descriptor = self._held()

@@ -160,19 +160,31 @@ class Segment:
     def lend(self, offset: int, size_bytes: int) -> bytes | bytearray:
         """Returns the same, for who does not keep it."""
         size_bytes = min(size_bytes, self.size_bytes - offset)
-        data: bytes | bytearray | None = None
+        if not self._mode.may_wait:
+            buffer = bytearray(size_bytes)
+            if self.read_cached(offset, buffer):
+                return buffer
+            if self._file.knows_cache or offset < self._recent_from:
+                raise ColdDataError([(self, offset, size_bytes)])
         try:
-            if not self._mode.may_wait:
-                data = self._file.read_cached(offset, size_bytes)
-                if data is None and (self._file.knows_cache or offset < self._recent_from):
-                    raise ColdDataError([(self, offset, size_bytes)])
-            if data is None:
-                data = self._file.read(offset, size_bytes)
+            data = self._file.read(offset, size_bytes)
         except OSError as error:
             raise self._unreadable(offset, size_bytes, error.strerror or str(error)) from error
         if len(data) != size_bytes:
             raise self._unreadable(offset, size_bytes, f"the file ends after {len(data)} of them")
         return data
+
+    def read_cached(self, offset: int, buffer: bytearray | memoryview) -> bool:
+        """Fills a buffer with bytes that are in memory; False where some are not, or are not told.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+        try:
+            return self._file.read_cached(offset, buffer)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise self._unreadable(offset, len(buffer), reason) from error
 
     def load(self, offset: int, size_bytes: int) -> None:
         """Brings bytes into the page cache; for a thread that may wait for the disk.

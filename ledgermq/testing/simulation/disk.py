@@ -68,12 +68,14 @@ class SimFile:
         self._check_readable(offset, offset + size_bytes)
         return bytes(self.content[offset : offset + size_bytes])
 
-    def read_cached(self, offset: int, size_bytes: int) -> bytearray | None:
+    def read_cached(self, offset: int, buffer: bytearray | memoryview) -> bool:
         """As in File; `SimDisk.is_cached` decides what is in memory."""
         if not self.disk.is_cached(self.path, offset):
-            return None
-        self._check_readable(offset, offset + size_bytes)
-        return self.content[offset : offset + size_bytes]
+            return False
+        self._check_readable(offset, offset + len(buffer))
+        found = self.content[offset : offset + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found) == len(buffer)
 
     def _check_readable(self, begin: int, end: int) -> None:
         if not self.unreadable:

@@ -1,5 +1,6 @@
 """What the doctor knows of the file system below a store."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledgermq.cli import doctor, file_systems
-from ledgermq.cli.file_systems import Mount, doubts_of, find_mount, is_seen_in_mapping
+from ledgermq.cli.file_systems import Mount, doubts_of, find_mount
 from ledgermq.cli.main import main
 from tests.unit.cli.test_doctor import findings
 
@@ -98,20 +99,17 @@ def test_a_device_over_a_file_with_holes_promises_too_much(
     assert all(f"{image}: it promises 4 MiB and has 0 MiB" in text for text in doubts)
 
 
-def test_what_is_written_is_seen_in_a_mapping_here(tmp_path: Path) -> None:
-    assert is_seen_in_mapping(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_disk_that_hides_writes_from_mappings_fails(
+def test_a_directory_without_reserved_blocks_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As some network file systems do with files that are not cached."""
-    monkeypatch.setattr(file_systems.os, "pwrite", lambda number, data, offset: len(data))
+    def refuse(number: int, offset: int, size_bytes: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(file_systems.os, "posix_fallocate", refuse)
     code, found = findings(capsys, tmp_path)
     assert code == 1
     assert found["file system"]["verdict"] == "failed"
-    assert "not seen in a mapping" in found["file system"]["text"]
+    assert "Operation not supported" in found["file system"]["text"]
 
 
 @pytest.mark.parametrize(
