@@ -30,6 +30,9 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 _UNUSED_BYTES: Final = 16 << 20
 
 
+# So many writes of so many bytes at most stay in memory.
+_SMALL_COUNT: Final = 15
+_SMALL_BYTES: Final = 1 << 16
 # Of a segment that is read from front to back, so much is read at once; and of one of which a part
 # cannot be read, a page.
 _FORWARD_BYTES: Final = 1 << 20
@@ -62,6 +65,7 @@ class Segment:
         "_created",
         "_file",
         "_file_system",
+        "_last_writes",
         "_mode",
         "_recent_from",
         "_write_seconds",
@@ -111,6 +115,9 @@ class Segment:
             raise StoreFormatError(path, "size", segment_bytes, found)
         self.size_bytes = segment_bytes
         self._mode = ReadMode() if mode is None else mode
+        # The last writes that are small: where they begin and end, ascending, and their bytes. Most
+        # reads are of what was just written. Replaced as a whole: the keeper's thread forgets them.
+        self._last_writes: tuple[tuple[int, int, bytes | bytearray | memoryview], ...] = ()
         # From here on bytes were written a short while ago, by this process.
         self._recent_from = segment_bytes
         # How many writes have ended. The reactor writes, and raises it when the bytes are there: a
@@ -130,13 +137,18 @@ class Segment:
             OSError: some of it may be there.
         """
         begun_s = time.perf_counter()
+        end, last = offset + len(data), self._last_writes
+        if last and offset < last[-1][1]:
+            last = self._last_writes = ()
         try:
             self._file.write(offset, data)
+            held = data.obj if isinstance(data, memoryview) else data
+            if isinstance(held, bytes | bytearray) and len(held) <= _SMALL_BYTES:
+                self._last_writes = (*last[-_SMALL_COUNT:], (offset, end, data))
         finally:
             self.written += 1
             self.written_bytes += len(data)
-            recent_from = offset + len(data) - _RECENT_BYTES
-            self._recent_from = max(min(self._recent_from, offset), recent_from)
+            self._recent_from = max(min(self._recent_from, offset), end - _RECENT_BYTES)
             self._write_seconds.observe(time.perf_counter() - begun_s)
 
     def note_write(self) -> None:
@@ -160,6 +172,11 @@ class Segment:
     def lend(self, offset: int, size_bytes: int) -> bytes | bytearray:
         """Returns the same, for who does not keep it."""
         size_bytes = min(size_bytes, self.size_bytes - offset)
+        last = self._last_writes
+        if last and offset >= last[0][0]:
+            for begin, end, written in reversed(last):
+                if begin <= offset and offset + size_bytes <= end:
+                    return bytes(written[offset - begin : offset - begin + size_bytes])
         if not self._mode.may_wait:
             buffer = bytearray(size_bytes)
             if self.read_cached(offset, buffer):
@@ -254,6 +271,7 @@ class Segment:
 
     def zero(self, offset: int, end: int) -> None:
         """Writes zeros from `offset` up to `end`; a sync must follow in the same thread."""
+        self._last_writes = ()
         while offset < end:
             stop = min(offset - offset % _BLOCK_BYTES + _BLOCK_BYTES, end)
             self._file.write(offset, _ZEROS[: stop - offset])

@@ -117,13 +117,12 @@ def test_a_read_that_must_not_wait_says_what_it_lacks(
 ) -> None:
     mode = ReadMode()
     segment = Segment(RealFileSystem(), str(tmp_path / f"{0:020d}"), SIZE, mode=mode)
-    segment.write(0, b"abc")
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     monkeypatch.setattr(os, "preadv", refuse)
-    assert segment.read(0, 3) == b"abc"
+    assert segment.read(0, 3) == bytes(3)
     mode.may_wait = False
     with pytest.raises(ColdDataError) as caught:
         segment.read(0, 3)
@@ -143,6 +142,30 @@ def test_recent_bytes_count_as_cached_if_nothing_tells(
 
     monkeypatch.setattr(os, "preadv", refuse)
     mode.may_wait = False
-    assert segment.read(PAGE, 3) == b"abc"
+    assert segment.read(PAGE, 5) == b"abc\0\0"
     with pytest.raises(ColdDataError):
         segment.read(0, 3)
+
+
+def test_what_was_just_written_is_read_from_memory(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise AssertionError("the file was read")
+
+    for at in range(0, 2000, 100):
+        segment.write(at, bytes([at // 100]) * 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", refuse)
+        assert segment.read(1950, 50) == bytes([19]) * 50
+        assert segment.read(1210, 20) == bytes([12]) * 20
+        with pytest.raises(AssertionError):
+            segment.read(0, 10)
+        with pytest.raises(AssertionError):
+            segment.read(1890, 20)
+    # What is cut and written again is not what it was.
+    segment.zero(1800, 2000)
+    assert segment.read(1850, 150) == bytes(150)
+    segment.write(1800, b"new")
+    segment.write(1800, b"NEW")
+    assert segment.read(1800, 3) == b"NEW"
