@@ -38,7 +38,7 @@ from ledgermq.commitlog.plain_records import (
 from ledgermq.commitlog.plain_recovery import PlainReport, recover
 from ledgermq.dledger.disk_job import DiskJob, do_now, joined
 from ledgermq.dledger.errors import EntryTooLargeError
-from ledgermq.dledger.store.errors import StoreFailedError
+from ledgermq.dledger.store.errors import StoreFailedError, UnreadableError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.opening_progress import OpeningProgress
 from ledgermq.dledger.store.segment import ReadMode
@@ -46,6 +46,7 @@ from ledgermq.dledger.store.segments import Segments
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 
 _INT64: Final = Struct(">q")
+_PAGE_BYTES: Final = 4096
 # The next segment is made when this part of the present one is written.
 _AHEAD_NUMERATOR, _AHEAD_DENOMINATOR = 3, 4
 
@@ -326,7 +327,11 @@ class PlainCommitLog:
         segment = self._segments.segment_at(offset)
         at = offset - segment.start_offset
         stop = min(at + bytes_max, self.segment_bytes, end - segment.start_offset)
-        return memoryview(segment.lend(at, stop - at))
+        try:
+            return memoryview(segment.lend(at, stop - at))
+        except UnreadableError:
+            # What stands before the page that cannot be read is good.
+            return memoryview(segment.lend(at, min(stop, at - at % _PAGE_BYTES + _PAGE_BYTES) - at))
 
     def read_bytes(self, offset: int, bytes_max: int) -> bytes:
         """Returns a copy of bytes of one segment; what lies behind the end is zeros.

@@ -11,9 +11,10 @@ Source: `HAConnection.java` (ReadSocketService, WriteSocketService).
 
 from math import inf
 
-from ledgermq.broker.ha.errors import OffsetsDisagreeError
+from ledgermq.broker.ha.errors import OffsetsDisagreeError, ReplicationError
 from ledgermq.broker.ha.frames import BODY_BYTES_MAX, ReportReader, encode_frame
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
+from ledgermq.dledger.store.errors import UnreadableError
 
 
 class MasterLink:
@@ -110,6 +111,7 @@ class MasterLink:
 
         Raises:
             OffsetsDisagreeError: retention has removed what the slave would get next.
+            ReplicationError: the disk does not give it.
         """
         if self.next_offset is None:
             return None
@@ -122,7 +124,10 @@ class MasterLink:
                     own_offset=self._log.min_offset,
                     peer_offset=begin,
                 )
-            body = self._log.read(begin, self._batch_bytes_max)
+            try:
+                body = self._log.read(begin, self._batch_bytes_max)
+            except UnreadableError as error:
+                raise ReplicationError(f"cannot copy the log: {error}") from error
             if len(body):
                 self.next_offset = begin + len(body)
                 self._sent_ms = now_ms

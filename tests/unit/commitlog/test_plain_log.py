@@ -13,10 +13,11 @@ from ledgermq.commitlog.plain_records import PLAIN_BLANK, PLAIN_BLANK_MAGIC
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store import RealFileSystem
-from ledgermq.dledger.store.errors import CorruptStoreError, StoreFailedError
+from ledgermq.dledger.store.errors import CorruptStoreError, StoreFailedError, UnreadableError
 from ledgermq.dledger.store.filesystem import File
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import decode_record, encode_record
+from tests.fault.lossy_disk import new_disk
 
 SEGMENT_BYTES = 4096
 HOST = (b"\x7f\x00\x00\x01", 10911)
@@ -404,3 +405,33 @@ def test_an_empty_log_may_begin_elsewhere_than_a_file_was_made_for(
     assert os.listdir(log.directory) == [file_of(tmp_path, 3 * SEGMENT_BYTES).name]
     log.append_raw(3 * SEGMENT_BYTES, record(b"one")[:2])
     assert log.min_offset == 3 * SEGMENT_BYTES
+
+
+def test_a_slave_gets_what_stands_before_an_unreadable_page() -> None:
+    disk = new_disk()
+    log = PlainCommitLog(disk, "/commitlog", 16_384)
+    log.open()
+    log.append([record(b"%02d" % n * 500) for n in range(10)])
+    log.sync()
+    log.close()
+    disk.files[f"/commitlog/{0:020d}"].fail_reads(8192)
+    assert len(log.read(5000, 10_000)) == 8192 - 5000
+    with pytest.raises(UnreadableError, match="Input/output error"):
+        log.read(8192, 100)
+
+
+def test_an_unreadable_place_in_what_was_on_disk_is_damage() -> None:
+    disk = new_disk()
+    log = PlainCommitLog(disk, "/commitlog", 16_384)
+    log.open()
+    log.append([record(b"%02d" % n * 500) for n in range(10)])
+    log.sync()
+    end = log.max_offset
+    log.close()
+    disk.files[f"/commitlog/{0:020d}"].fail_reads(4096)
+    again = PlainCommitLog(disk, "/commitlog", 16_384)
+    with pytest.raises(CorruptStoreError, match="Input/output error"):
+        again.open(durable_offset=end)
+    # What was never synced is a torn tail, readable or not.
+    torn = PlainCommitLog(disk, "/commitlog", 16_384)
+    assert torn.open(durable_offset=1000).end_offset <= 4096

@@ -13,6 +13,7 @@ from ledgermq.broker.ha.frames import (
 )
 from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.slave_link import SlaveLink
+from ledgermq.dledger.store.errors import UnreadableError
 from tests.unit.broker.ha.memory_log import MemoryLog
 
 
@@ -249,3 +250,19 @@ def test_a_frame_at_a_place_that_no_log_reaches_is_refused() -> None:
     for offset in ((1 << 62) + 1, 2**63 - 1):
         with pytest.raises(ReplicationError, match=f"at offset {offset}"):
             FrameReader().feed(encode_frame(offset, b"x"))
+
+
+def test_what_cannot_be_read_ends_the_connection_of_the_slave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = MemoryLog()
+    log.append_raw(0, b"x" * 40)
+    master = master_of(log)
+    master.receive(encode_report(0), 0)
+
+    def refuse(offset: int, bytes_max: int) -> memoryview:
+        raise UnreadableError("commitlog/0", offset, bytes_max, "Input/output error")
+
+    monkeypatch.setattr(log, "read", refuse)
+    with pytest.raises(ReplicationError, match="cannot copy the log: cannot read commitlog/0"):
+        master.take_frame(0)
