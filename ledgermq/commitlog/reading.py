@@ -175,7 +175,7 @@ class LogReader:
         """Return the records that `lend_message` finds without a matcher, if they are usual ones.
 
         Most pulls find such. None says only that `lend_message` must be asked, as where the disk
-        would have to be waited for. Nothing is proven yet, and the next call overwrites the bytes.
+        would have to be waited for. Nothing is proven yet; the bytes are good for this turn.
         """
         mode = self._mode
         mode.may_wait = False
@@ -207,13 +207,17 @@ class LogReader:
         at, size_bytes = _PLACE_AND_SIZE.unpack_from(units, (count - 1) * QUEUE_UNIT_BYTES)
         begin = first - HEAD_BYTES
         read_bytes = at + size_bytes - begin
-        if not 0 < read_bytes <= found_bytes + count * _GAP_BYTES:
+        if read_bytes <= 0:
             return None
-        if read_bytes > len(self._room):
-            self._room = memoryview(bytearray(read_bytes))
-        read = self._room[:read_bytes]
-        if not segment.read_cached(begin - start, read):
-            return None
+        read = segment.view(begin - start, read_bytes)
+        if read is None:
+            if read_bytes > found_bytes + count * _GAP_BYTES:
+                return None
+            if read_bytes > len(self._room):
+                self._room = memoryview(bytearray(read_bytes))
+            read = self._room[:read_bytes]
+            if not segment.read_cached(begin - start, read):
+                return None
         behind = end_position - last
         return count, found_bytes, behind, units, queue.queue_id, offset, read, begin
 

@@ -57,6 +57,12 @@ class RecordedFile:
     def read(self, offset: int, size_bytes: int) -> bytes:
         return bytes(self.content[offset : offset + size_bytes])
 
+    def view(self, offset: int, size_bytes: int) -> memoryview:
+        return memoryview(self.read(offset, size_bytes))
+
+    def end_views(self) -> None:
+        """There is no mapping."""
+
     def read_cached(self, offset: int, buffer: bytearray | memoryview) -> bool:
         found = self.content[offset : offset + len(buffer)]
         buffer[: len(found)] = found

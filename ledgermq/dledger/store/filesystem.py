@@ -4,8 +4,9 @@ Two kinds of files pass it. Segments have a fixed size from their first moment (
 Small files are replaced as a whole, durably (`read`, `replace`). Directories are listed and synced.
 Paths are strings that `RealFileSystem` hands to the operating system as they are.
 
-No file is mapped: where a page of a mapping cannot be read, or finds no room, the process ends by a
-signal (SIGBUS); `read` and `write` raise OSError there.
+Where a page of a mapping cannot be read, or finds no room, the process ends by a signal (SIGBUS);
+`read` and `write` raise OSError there. So nothing is written through a mapping, and what is read
+through one (`view`) was written by this process and never came from the disk.
 
 What may be assumed after a crash: bytes written to a segment may be on disk in part and in any
 order until `sync` returned; a name that was made, replaced or removed may be there or not until
@@ -13,6 +14,7 @@ order until `sync` returned; a name that was made, replaced or removed may be th
 """
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -43,6 +45,12 @@ class File(Protocol):
         Raises:
             OSError: they cannot be read.
         """
+
+    def view(self, offset: int, size_bytes: int) -> memoryview:
+        """Returns bytes in place, by a mapping: only for what this process has just written."""
+
+    def end_views(self) -> None:
+        """Gives the mapping back; views that are held stay good."""
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Puts bytes where `read` has them at once; they fit.
@@ -186,10 +194,12 @@ class _Descriptor:
 class _RealFile:
     """A file by its descriptor."""
 
-    __slots__ = ("_descriptor", "knows_cache")
+    __slots__ = ("_descriptor", "_pages", "knows_cache")
 
     def __init__(self, number: int) -> None:
         self.knows_cache = True
+        # The whole file, mapped by the first view; it goes with the last one.
+        self._pages: memoryview | None = None
         self._descriptor: _Descriptor | None = _Descriptor(number)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
@@ -217,6 +227,16 @@ class _RealFile:
                 raise
             return False
         return size == len(buffer)
+
+    def view(self, offset: int, size_bytes: int) -> memoryview:
+        pages = self._pages
+        if pages is None:
+            number = self._held().number
+            pages = self._pages = memoryview(mmap.mmap(number, 0, access=mmap.ACCESS_READ))
+        return pages[offset : offset + size_bytes]
+
+    def end_views(self) -> None:
+        self._pages = None
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         descriptor = self._held()
@@ -252,7 +272,7 @@ class _RealFile:
             yield start, offset
 
     def close(self) -> None:
-        self._descriptor = None
+        self._descriptor = self._pages = None
 
     def _held(self) -> _Descriptor:
         """Returns the descriptor, which stays open while it is referred to."""

@@ -30,6 +30,8 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 _UNUSED_BYTES: Final = 16 << 20
 
 
+# Of the last bytes written, so many are read in place.
+_VIEWED_BYTES: Final = 256 << 20
 # So many writes of so many bytes at most stay in memory.
 _SMALL_COUNT: Final = 15
 _SMALL_BYTES: Final = 1 << 16
@@ -68,6 +70,7 @@ class Segment:
         "_last_writes",
         "_mode",
         "_recent_from",
+        "_written_from",
         "_write_seconds",
         "covered",
         "covered_bytes",
@@ -118,6 +121,8 @@ class Segment:
         # The last writes that are small: where they begin and end, ascending, and their bytes. Most
         # reads are of what was just written. Replaced as a whole: the keeper's thread forgets them.
         self._last_writes: tuple[tuple[int, int, bytes | bytearray | memoryview], ...] = ()
+        # This process has written all that is valid from here on, and not long ago.
+        self._written_from = segment_bytes
         # From here on bytes were written a short while ago, by this process.
         self._recent_from = segment_bytes
         # How many writes have ended. The reactor writes, and raises it when the bytes are there: a
@@ -148,6 +153,7 @@ class Segment:
         finally:
             self.written += 1
             self.written_bytes += len(data)
+            self._written_from = max(min(self._written_from, offset), end - _VIEWED_BYTES)
             self._recent_from = max(min(self._recent_from, offset), end - _RECENT_BYTES)
             self._write_seconds.observe(time.perf_counter() - begun_s)
 
@@ -202,6 +208,18 @@ class Segment:
         except OSError as error:
             reason = error.strerror or str(error)
             raise self._unreadable(offset, len(buffer), reason) from error
+
+    def view(self, offset: int, size_bytes: int) -> memoryview | None:
+        """Returns bytes in place, if this process wrote them lately; None for all others.
+
+        They are in the page cache since they were written, and did not come from the disk.
+        """
+        return self._file.view(offset, size_bytes) if offset >= self._written_from else None
+
+    def end_views(self) -> None:
+        """Notes that this is the last segment no more: all reads are of the file from now on."""
+        self._written_from, self._last_writes = self.size_bytes, ()
+        self._file.end_views()
 
     def load(self, offset: int, size_bytes: int) -> None:
         """Brings bytes into the page cache; for a thread that may wait for the disk.

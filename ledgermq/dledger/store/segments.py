@@ -195,6 +195,9 @@ class Segments:
         """
         if self._starts:
             start = self._starts[-1] + self.segment_bytes
+            last = self._open.get(self._starts[-1])
+            if last is not None:
+                last.end_views()
         else:
             start = self.end_position - self.end_position % self.segment_bytes
         segment = self._ahead.pop(start, None) or self._create(start)

@@ -77,6 +77,13 @@ class SimFile:
         buffer[: len(found)] = found
         return len(found) == len(buffer)
 
+    def view(self, offset: int, size_bytes: int) -> memoryview:
+        """As in File; a copy."""
+        return memoryview(bytes(self.content[offset : offset + size_bytes]))
+
+    def end_views(self) -> None:
+        """As in File."""
+
     def _check_readable(self, begin: int, end: int) -> None:
         if not self.unreadable:
             return

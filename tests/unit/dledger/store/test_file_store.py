@@ -481,7 +481,8 @@ def test_another_segment_size_is_refused(tmp_path: Path, store: DLedgerMmapFileS
 def test_a_unit_that_disagrees_with_the_data_is_damage(
     tmp_path: Path, store: DLedgerMmapFileStore
 ) -> None:
-    fill(store, 4)
+    # The last writes of the last segment are read from memory.
+    fill(store, 24)
     path = tmp_path / "dledger-n0/index" / f"{0:020d}"
     with path.open("r+b") as file:
         file.seek(32 + 24)
@@ -496,7 +497,8 @@ def test_a_unit_that_points_outside_the_log_is_damage(
     tmp_path: Path, store: DLedgerMmapFileStore, offset: int, bit: int
 ) -> None:
     """A flipped bit of a position or a size is no failure of a kind that nobody repairs."""
-    fill(store, 4)
+    # The last writes of the last segment are read from memory.
+    fill(store, 24)
     path = tmp_path / "dledger-n0/index" / f"{0:020d}"
     with path.open("r+b") as file:
         file.seek(2 * 32 + offset)

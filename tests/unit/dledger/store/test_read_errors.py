@@ -10,6 +10,7 @@ from ledgermq.dledger.errors import ColdDataError
 from ledgermq.dledger.store.errors import UnreadableError
 from ledgermq.dledger.store.filesystem import UNREADABLE, RealFileSystem
 from ledgermq.dledger.store.segment import ReadMode, Segment
+from ledgermq.dledger.store.segments import Segments
 
 SIZE = 1 << 16
 PAGE = 4096
@@ -33,10 +34,28 @@ def fail_page(monkeypatch: pytest.MonkeyPatch, page: int) -> None:
     monkeypatch.setattr(os, "pread", read)
 
 
-def test_no_file_of_a_store_is_mapped(segment: Segment) -> None:
-    segment.write(0, b"abc")
-    assert segment.read(0, 4) == b"abc\0"
-    assert segment.path not in Path("/proc/self/maps").read_text()
+def test_only_what_was_written_lately_is_read_in_place(segment: Segment) -> None:
+    """A page that comes from the disk, and cannot be read, would end the process."""
+    segment.write(PAGE, b"abc")
+    assert segment.view(0, 3) is None
+    view = segment.view(PAGE, 3)
+    assert view == b"abc" and view.readonly
+    segment.close()
+    again = Segment(RealFileSystem(), segment.path, SIZE)
+    assert again.read(PAGE, 3) == b"abc"
+    assert again.view(PAGE, 3) is None
+
+
+def test_a_full_segment_is_mapped_no_more(tmp_path: Path) -> None:
+    segments = Segments(RealFileSystem(), str(tmp_path), SIZE)
+    segments.append(b"x" * 100)
+    first = segments.segment_at(0)
+    assert first.view(0, 10) == b"x" * 10
+    segments.append(b"x" * SIZE)
+    assert first.view(0, 10) is None and segments.read(0, 10) == b"x" * 10
+    assert first.path not in Path("/proc/self/maps").read_text()
+    segments.close()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_a_read_over_an_unreadable_page_is_damage(
