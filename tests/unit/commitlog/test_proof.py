@@ -14,6 +14,9 @@ HOUR_MS = 3_600_000
 def broker(tmp_path):
     broker = Broker(tmp_path, queue_segment_bytes=2000).lead()
     broker.send(*[message(b"%d" % i, properties=b"KEYS\x01k%d" % i) for i in range(20)])
+    # The last writes are read from memory.
+    for _ in range(16):
+        broker.send(message(b"later", topic="Other"))
     # What is read is in the files, then.
     broker.store.flush()
     return broker
