@@ -69,6 +69,24 @@ WIDE: dict[str, object] = {
     "sweep_step_bytes": 512,
     "fault_weights": (("kill", 2.0), ("cut", 1.0)),
 }
+LISTS: dict[str, object] = {
+    **GROUP,
+    "member_count": 3,
+    "fault_every_ms": 1_000.0,
+    "fault_weights": (("other_list", 3.0), ("kill", 1.0)),
+}
+UNREADABLE: dict[str, object] = {
+    **GROUP,
+    "member_count": 3,
+    "victims": ("n1",),
+    "fault_every_ms": 300.0,
+    "fault_weights": (("unreadable", 3.0), ("kill", 2.0), ("cut", 1.0)),
+    "send_every_ms": 40.0,
+}
+STATE_FILES: dict[str, object] = {
+    **DAMAGE,
+    "fault_weights": (("rot", 3.0), ("kill", 2.0), ("cut", 1.0)),
+}
 # Two of three on empty disks again and again, and put back.
 BIRTHS: dict[str, object] = {
     **GROUP,

@@ -24,6 +24,7 @@ from tests.simulation.mistake_plans import (
 )
 from tests.simulation.mutation import Mutation
 from tests.simulation.planted_marks import MARK_MUTATIONS
+from tests.simulation.planted_membership import MEMBERSHIP_MUTATIONS
 from tests.simulation.planted_reads import READ_MUTATIONS
 from tests.simulation.planted_removals import REMOVAL_MUTATIONS
 from tests.simulation.planted_rules import RULES_MUTATIONS
@@ -581,4 +582,5 @@ MUTATIONS = (
     *SETTINGS_MUTATIONS,
     *SNAPSHOT_MUTATIONS,
     *REMOVAL_MUTATIONS,
+    *MEMBERSHIP_MUTATIONS,
 )

@@ -19,6 +19,7 @@ from tests.simulation.scripts import (
     flush_modes,
     formats,
     marks,
+    memberships,
     new_group,
     pushes,
     reads,
@@ -62,6 +63,7 @@ SCRIPTS = [
         rules,
         marks,
         snapshots,
+        memberships,
     )
     for script in scripts_of(module)
 ]

@@ -147,3 +147,15 @@ def test_a_replacement_that_fails_leaves_the_old_content(fault: str) -> None:
     assert disk.texts == {"/store/x": b"old"}
     disk.cut_power()
     assert disk.read("/store/x") == b"old"
+
+
+def test_a_write_over_a_whole_sector_makes_it_readable() -> None:
+    disk = new_disk()
+    file = disk.reserve("/store/x", 4096)
+    file.fail_reads(600)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.read(0, 1000)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.write(100, bytes(500))
+    file.write(100, b"n" * 1000)
+    assert file.read(500, 600) == b"n" * 600

@@ -43,6 +43,9 @@ class DiskThread(Protocol):
     def interrupt(self) -> None:
         """A job that waits goes on now."""
 
+    def release(self) -> None:
+        """A job that waits for a disk that hung goes on."""
+
 
 class SimFile:
     """A file: its pages in memory, and its content on the platter."""
@@ -270,6 +273,10 @@ class SimDisk:
         self.interrupted_share = 0.3
         # Asked before an operation on a file whether the machine stops in it.
         self.stops_in: Callable[[str, str], bool] = _never
+        # No operation of the thread comes to its end.
+        self.is_hanging = False
+        # What small files held before they were replaced last.
+        self.older_texts: dict[str, bytes] = {}
         # Room left; None: enough.
         self.free_bytes: int | None = None
         self.wall_ms = 0
@@ -300,6 +307,12 @@ class SimDisk:
         """The machine runs again."""
         self.is_stopped = False
         self.stop_at = None
+
+    def end_hang(self) -> None:
+        """What hangs goes on."""
+        self.is_hanging = False
+        if self.thread is not None:
+            self.thread.release()
 
     def part_before_others(self, size_bytes: int) -> int:
         """Returns after how much of a write of the reactor its thread goes on; 0: not within it."""
@@ -463,6 +476,8 @@ class SimDisk:
         """As in RealFileSystem."""
         self.step("rename", path)
         is_synced = path not in self.unsynced_texts
+        if target in self.texts:
+            self.older_texts[target] = self.texts[target]
         self._put_text(target, self._take_text(path))
         if not is_synced:
             self.unsynced_texts.add(target)

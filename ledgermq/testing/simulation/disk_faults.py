@@ -20,17 +20,21 @@ _ROT_KINDS: Final = (
     ("ledger/index/", "index"),
     ("/consumequeue/", "CQ"),
     ("/consumequeue/", "CQ"),
+    ("/consumequeue/", "CQ"),
     ("/store/index/", "key index"),
     ("dispatch.checkpoint", "checkpoint"),
     ("/checkpoint", "checkpoint"),
     ("currterm", "vote file"),
     ("identity", "vote file"),
+    ("/store/config/", "state file"),
 )
 # How often retention looks, and the time between.
 _CLEAN_TRIES_MAX: Final = 30
 _CLEAN_AGAIN_MS: Final = 100.0
 # Kinds whose files are texts, replaced as a whole.
-_TEXTS: Final = ("checkpoint", "vote file")
+_TEXTS: Final = ("checkpoint", "vote file", "state file")
+# What becomes of a state file besides a flipped bit.
+_STATE_DAMAGES: Final = ("bit", "older", "empty", "cut")
 
 
 class DiskFaults:
@@ -62,10 +66,12 @@ class DiskFaults:
             "clock": self._clock,
             "slow_disk": self._slow_disk,
             "full_disk": self._full_disk,
+            "hang_disk": self._hang_disk,
             "write_error": self._write_error,
             "sync_error": self._sync_error,
             "retention": self._retention,
             "rot": self._rot,
+            "unreadable": self._fail_reads,
             "wipe": self._wipe,
         }
 
@@ -87,6 +93,13 @@ class DiskFaults:
     def _restore_disk(self, member: SimMember) -> None:
         member.sync_ms = self._scene.plan.sync_ms if not self._scene.is_healed else 0.5
         member.disk.free_bytes = None
+
+    def _hang_disk(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        member.disk.is_hanging = True
+        self._scene.note("hang_disk", member.id)
+        self._scene.hit("disk hangs")
+        self._scene.timeline.at(rng.uniform(500, 8_000), member.disk.end_hang)
 
     def _full_disk(self, rng: random.Random) -> None:
         member = self._scene.any_member(rng)
@@ -123,6 +136,13 @@ class DiskFaults:
             scene.timeline.at(_CLEAN_AGAIN_MS, self._clean, *again)
 
     def _rot(self, rng: random.Random) -> None:
+        self._damage(rng, is_read_error=False)
+
+    def _fail_reads(self, rng: random.Random) -> None:
+        self._damage(rng, is_read_error=True)
+
+    def _damage(self, rng: random.Random, *, is_read_error: bool) -> None:
+        """Flips bits of a file, or has its sectors not read any more."""
         scene = self._scene
         if self._swaps.has_disks_out:
             return
@@ -140,7 +160,16 @@ class DiskFaults:
             self._on_lost(victim, index)
             data = bytearray(disk.texts[path])
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            disk.texts[path] = bytes(data)
+            damage = rng.choice(_STATE_DAMAGES) if kind == "state file" else "bit"
+            if is_read_error:
+                disk.unreadable_texts.add(path)
+            elif damage == "older":
+                disk.texts[path] = disk.older_texts.get(path, bytes(data))
+                scene.hit("older copy of a state file")
+            elif damage != "bit":
+                disk.texts[path] = bytes(data[: 0 if damage == "empty" else len(data) // 2])
+            else:
+                disk.texts[path] = bytes(data)
         else:
             if kind == "index":
                 part = f"{victim.directory}/index/"
@@ -157,9 +186,14 @@ class DiskFaults:
                 return
             self._on_lost(victim, index)
             for _ in range(rng.choice((1, 1, 8))):
-                file.rot(rng.randrange(used), 1 << rng.randrange(8))
-        scene.note("rot", f"{victim.id} {path}")
-        scene.hit(f"rot in {kind}")
+                at, value = rng.randrange(used), 1 << rng.randrange(8)
+                if is_read_error:
+                    file.fail_reads(at)
+                else:
+                    file.rot(at, value)
+        what = "read error" if is_read_error else "rot"
+        scene.note(what, f"{victim.id} {path}")
+        scene.hit(f"{what} in {kind}")
         scene.coverage.on_rot(victim.id, kind)
 
     def _wipe(self, rng: random.Random) -> None:

@@ -82,7 +82,7 @@ class DiskSwaps:
         chosen = rng.sample(members, len(members) // 2 + 1)
         others = [member for member in members if member not in chosen]
         # Somebody else has the birth and a log; who has lost both is as new as an empty disk.
-        if self._shelves or not any(map(_is_whole, others)):
+        if self._shelves or not any(map(is_whole, others)):
             return
         scene.note("swap", " ".join(member.id for member in chosen))
         scene.hit("majority on empty disks")
@@ -105,7 +105,7 @@ class DiskSwaps:
             return
         # A store without a log cannot be told from a new disk then.
         have_logs = all(member.durable_end()[0] >= 0 for member in members)
-        whole_count = sum(map(_is_whole, members))
+        whole_count = sum(map(is_whole, members))
         if self._shelves or not have_logs or whole_count <= len(members) // 2:
             scene.timeline.at(_AGAIN_MS, self._make_older, rng, tries_left - 1)
             return
@@ -123,7 +123,7 @@ class DiskSwaps:
         victim = scene.members[rng.choice(scene.plan.victims)]
         # The others have it: all but those whose disks may be lost, too.
         others = [m for m in scene.members.values() if m.id not in scene.plan.victims]
-        if self._shelves or not all(map(_is_whole, [victim, *others])):
+        if self._shelves or not all(map(is_whole, [victim, *others])):
             scene.timeline.at(_AGAIN_MS, self._forget_one, rng, tries_left - 1)
             return
         scene.note("forget", victim.id)
@@ -136,7 +136,7 @@ class DiskSwaps:
         self._on_forgotten(member.id)
 
 
-def _is_whole(member: SimMember) -> bool:
+def is_whole(member: SimMember) -> bool:
     """Whether a member has its birth and a log on disk, and lacks nothing, as far as it knows."""
     texts, directory = member.disk.texts, member.directory
     values = unseal(texts.get(f"{directory}/identity", b"")) or {}

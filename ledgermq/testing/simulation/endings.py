@@ -10,7 +10,12 @@ from collections.abc import Callable
 from ledgermq.commitlog import DamagedFileError, UnreadRecordError
 from ledgermq.dledger.errors import BrokenInvariantError
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, StoreFailedError
+from ledgermq.dledger.store.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    MembershipError,
+    StoreFailedError,
+)
 from ledgermq.testing.simulation.faults import FaultMaker
 from ledgermq.testing.simulation.invariants import RaftWatch, Violation, demand
 from ledgermq.testing.simulation.member import SimMember
@@ -91,6 +96,10 @@ class Endings:
             return
         if isinstance(error, Violation | BrokenInvariantError | AssertionError):
             raise error
+        if isinstance(error, MembershipError) and member.running_ids != self._scene.plan.ids:
+            self._scene.hit("start with another member list refused")
+            self._faults.end(member, is_power_cut=False, down_ms=400.0)
+            return
         is_disk = isinstance(error, OSError | DiskFullError | StoreFailedError)
         is_rot = isinstance(error, CorruptStoreError) and member.id in self._raft_watch.losers
         if not (is_disk or is_rot):

@@ -22,6 +22,7 @@ from ledgermq.testing.simulation.network_faults import NetworkFaults
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.program_changes import ProgramChanges
 from ledgermq.testing.simulation.scene import Scene
+from ledgermq.testing.simulation.settings_faults import SettingsFaults
 from ledgermq.testing.simulation.starvation import Starvation
 
 _STEPS_MAX: Final = 12
@@ -93,6 +94,8 @@ class FaultMaker:
         self._links = NetworkFaults(scene, send_to)
         self.starvation = Starvation(scene)
         self.programs = ProgramChanges(scene, formats, self._end_for, self.stop)
+        self.settings = SettingsFaults(scene, self._end_for)
+        self._watch = watch
         self._makers: dict[str, Callable[[random.Random], None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -107,6 +110,7 @@ class FaultMaker:
             **self._disks.makers,
             **self.swaps.makers,
             **self.programs.makers,
+            **self.settings.makers,
         }
         for member in scene.members.values():
             self._watch_disk(member)
@@ -204,6 +208,11 @@ class FaultMaker:
         if not member.is_running:
             return
         scene = self._scene
+        if is_power_cut and scene.plan.async_ids:
+            # What a leader with ASYNC_FLUSH acknowledged may be lost with the power.
+            is_power_cut = not any(i in scene.plan.async_ids for i in self._watch.leaders.values())
+            if is_power_cut:
+                scene.hit("power cut with different flush modes")
         scene.note("power_cut" if is_power_cut else "kill", member.id)
         scene.hit("power cut" if is_power_cut else "kill")
         self._on_ended(member)

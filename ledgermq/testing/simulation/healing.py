@@ -86,6 +86,7 @@ class Healing:
         scene.network.cuts.clear()
         self._faults.swaps.put_all_back()
         self._faults.programs.mend_all()
+        self._faults.settings.mend_all()
         for member in scene.members.values():
             if member.id in self._watchers.raft.losers:
                 # What no read has found, a scrub finds in time.
@@ -99,6 +100,7 @@ class Healing:
             member.disk.write_errors = 0
             member.disk.sync_errors = 0
             member.disk.stop_at = None
+            member.disk.end_hang()
             member.resume()
 
     def _scrub(self, broker: SimBroker) -> None:

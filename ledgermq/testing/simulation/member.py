@@ -7,6 +7,7 @@ itself when its disk fails; then somebody starts it again.
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from ledgermq.broker.service.member import told_formats
@@ -21,8 +22,10 @@ from ledgermq.dledger.storage import HardState, VoteStore
 from ledgermq.dledger.store.errors import (
     CorruptStoreError,
     DiskFullError,
+    MembershipError,
     StoreFailedError,
     StoreFormatError,
+    VoteStateLostError,
 )
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.marks import DURABLE, START
@@ -50,6 +53,8 @@ _WALL_START_MS: Final = 1_700_000_000_000
 # What a member may have waiting for a majority, and open of its derived files.
 PROPOSALS_MAX: Final = 400
 OPEN_FILES_MAX: Final = 6
+# What may wait for a disk: two of the largest pushes, and the room kept for short messages.
+INBOX_BYTES_MAX: Final = (256 << 10) + (160 << 10)
 _STORE_CONFIG: Final = StoreConfig(
     root=ROOT,
     queue_segment_bytes=20 * 50,
@@ -95,6 +100,10 @@ class SimMember:
         # As configured when the process starts; whoever runs the group takes it away when that is
         # born, as they are told to.
         self.founder_ids = plan.founder_ids
+        # The member list that the next process is configured with.
+        self.configured_ids = self.running_ids = plan.ids
+        # Its disk may hold no list that tells a wrong one: a script watches it.
+        self.takes_any_list = False
         # The invariant that a forged message wants to break in this process; empty: none was sent.
         self.deceived_about = ""
         # When the process went on after it was stopped for a while.
@@ -245,11 +254,16 @@ class SimMember:
         assert reactor is not None
         store = self.store = self.make_store(disk)
         store.watch = self.watch
-        votes = VoteFile(disk, self.directory, self.id, group=GROUP)
+        is_given = self._has_list or self.takes_any_list
+        ids = self.running_ids = self.configured_ids if is_given else plan.ids
+        votes = VoteFile(disk, self.directory, self.id, group=GROUP, members=ids)
         mark = RepairMark(disk, self.directory)
         try:
+            # As the broker: before any file changes.
+            with suppress(VoteStateLostError):
+                votes.load()
             report = self._open(store, mark)
-        except (OSError, DiskFullError) as error:
+        except (OSError, DiskFullError, MembershipError) as error:
             self.start_failure = error
             return
         except (CorruptStoreError, StoreFormatError) as error:
@@ -291,6 +305,12 @@ class SimMember:
         started = self.replica.start(applied_index=messages.dispatched_index)
         started.addErrback(self._not_started)
 
+    @property
+    def _has_list(self) -> bool:
+        """Whether the agreed member list is on disk: nobody gives an empty disk another one."""
+        values = unseal(self.disk.read(f"{self.directory}/identity") or b"") or {}
+        return values.get("birth_agreed") == "1"
+
     def _open(self, store: WatchedStore, mark: RepairMark) -> RecoveryReport:
         """Opens the log as the broker's storage does: a damaged one is cut, and recovers."""
         repair = mark.read()
@@ -321,24 +341,25 @@ class SimMember:
         broker: SimBroker,
         keeper: Keeper,
     ) -> Replica:
-        plan, reactor = self.plan, self.reactor
+        plan, reactor, peers = self.plan, self.reactor, self.running_ids
         assert reactor is not None
         flush = FlushDiskType.SYNC_FLUSH if self.is_sync_flush else FlushDiskType.ASYNC_FLUSH
         config = ReplicaConfig(
             group=GROUP,
             self_id=self.id,
-            peers=";".join(f"{peer}-127.0.0.1:{i + 1}" for i, peer in enumerate(plan.ids)),
+            peers=";".join(f"{peer}-127.0.0.1:{i + 1}" for i, peer in enumerate(peers)),
             flush_disk_type=flush,
             clock_skew_max_ms=plan.clock_skew_max_ms,
             checkpoint_interval_ms=1_000,
-            timing=plan.timing,
+            timing=plan.timing_of(self.id),
             timing_with_java=plan.java_timing,
             proposals_max=PROPOSALS_MAX,
             push_bytes_max=2_000,
+            inbox_bytes_max=INBOX_BYTES_MAX,
             founder_ids=self.founder_ids,
             preferred_leader_ids=plan.preferred_ids,
         )
-        peer_ids = tuple(peer for peer in plan.ids if peer != self.id)
+        peer_ids = tuple(peer for peer in peers if peer != self.id)
 
         def make_links(_: Any, __: Any, ___: Any, ____: Any, events: Any, _____: Any) -> SimLinks:
             return SimLinks(

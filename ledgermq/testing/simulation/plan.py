@@ -20,7 +20,11 @@ FAULT_KINDS: Final = (
     "older",
     "forget",
     "rot",
+    "unreadable",
     "wipe",
+    "other_list",
+    "modes",
+    "hang_disk",
     "full_disk",
     "write_error",
     "sync_error",
@@ -55,6 +59,8 @@ _JAVA_LIKE: Final = Timing(
 # Of the groups without Java.
 _PROGRAMS_SHARE: Final = 0.12
 _RETURNING_SHARE: Final = 0.4
+_FLUSH_MODES_SHARE: Final = 0.2
+_TIMINGS_SHARE: Final = 0.2
 _DAY_MS: Final = 86_400_000.0
 _LONG_FAULT_EVERY_MS: Final = 240_000.0
 # Lengths of the chaos, and how often each is drawn: most runs are short, for each seed is another
@@ -76,6 +82,8 @@ class Plan:
     async_ids: tuple[str, ...] = ()
     # Clocks of members that are further apart do not agree; 0: they are not compared.
     clock_skew_max_ms: int = 0
+    # Members that wait longer for a leader, and before they ask for votes.
+    patient_ids: tuple[str, ...] = ()
     # Members that speak DLedger's JSON only.
     java_ids: tuple[str, ...]
     chaos_ms: float
@@ -140,6 +148,10 @@ class Plan:
         is_sync_flush = rng.random() < 0.85
         weights = _draw_weights(rng, count, bool(java_count), is_sync_flush)
         weights += _draw_stops(seed) + _draw_write_errors(seed) + _draw_starvation(seed)
+        weights += _draw_hangs(seed)
+        if count >= 3 and not java_count:
+            weights += _draw_other_lists(seed)
+            weights += _draw_read_errors(seed) if is_sync_flush else ()
         return (
             cls(
                 seed=seed,
@@ -175,6 +187,8 @@ class Plan:
             ._with_programs()
             ._with_returning_topic()
             ._with_clocks()
+            ._with_flush_modes()
+            ._with_timings()
         )
 
     def _with_births(self) -> Self:
@@ -231,6 +245,35 @@ class Plan:
         times = sorted(rng.uniform(0.05, 0.9) * self.chaos_ms for _ in kinds)
         return replace(self, program_changes=tuple(zip(times, kinds, strict=True)))
 
+    def _with_flush_modes(self) -> Self:
+        """Draws members that have another flush mode than the group; of its own, for the other
+        draws stay.
+        """
+        rng = random.Random(f"flush modes {self.seed}")
+        is_possible = self.is_sync_flush and self.member_count >= 3 and not self.java_ids
+        if not is_possible or rng.random() >= _FLUSH_MODES_SHARE:
+            return self
+        return replace(self, async_ids=tuple(i for i in self.ids if rng.random() < 0.5))
+
+    def _with_timings(self) -> Self:
+        """Draws members with other times; of its own, for the other draws stay."""
+        rng = random.Random(f"timings {self.seed}")
+        if self.java_ids or rng.random() >= _TIMINGS_SHARE:
+            return self
+        return replace(self, patient_ids=tuple(i for i in self.ids if rng.random() < 0.4))
+
+    def timing_of(self, member_id: str) -> Timing:
+        """Returns the times that a member is configured with."""
+        timing = self.timing
+        if member_id not in self.patient_ids:
+            return timing
+        return replace(
+            timing,
+            heart_beats_missed_max=timing.heart_beats_missed_max + 2,
+            vote_wait_min_ms=2 * timing.vote_wait_min_ms,
+            vote_wait_max_ms=3 * timing.vote_wait_max_ms,
+        )
+
     def _with_returning_topic(self) -> Self:
         """Draws whether a topic of many queues is removed and comes back; of its own, for the other
         draws stay.
@@ -284,6 +327,8 @@ class Plan:
             return replace(self, program_changes=())
         if kind == "late":
             return replace(self, late_starts=(), founder_ids=())
+        if kind == "modes":
+            return replace(self, async_ids=())
         if kind == "duplication":
             return replace(self, duplication=0.0)
         weights = tuple((name, weight) for name, weight in self.fault_weights if name != kind)
@@ -342,3 +387,21 @@ def _draw_starvation(seed: int) -> tuple[tuple[str, float], ...]:
     """Draws whether members starve, too; of its own, for the other draws stay."""
     rng = random.Random(f"starvation {seed}")
     return (("starve", rng.choice((0.3, 1.0, 3.0))),) if rng.random() < 0.3 else ()
+
+
+def _draw_hangs(seed: int) -> tuple[tuple[str, float], ...]:
+    """Draws whether disks hang, too; of its own, for the other draws stay."""
+    rng = random.Random(f"hangs {seed}")
+    return (("hang_disk", rng.choice((0.3, 1.0, 3.0))),) if rng.random() < 0.3 else ()
+
+
+def _draw_other_lists(seed: int) -> tuple[tuple[str, float], ...]:
+    """Draws whether members get other member lists, too; of its own, for the other draws stay."""
+    rng = random.Random(f"other lists {seed}")
+    return (("other_list", rng.choice((0.3, 1.0, 3.0))),) if rng.random() < 0.3 else ()
+
+
+def _draw_read_errors(seed: int) -> tuple[tuple[str, float], ...]:
+    """Draws whether reads fail, too; of its own, for the other draws stay."""
+    rng = random.Random(f"read errors {seed}")
+    return (("unreadable", rng.choice((0.9, 3.0, 9.0))),) if rng.random() < 0.4 else ()

@@ -21,6 +21,8 @@ from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.tables import TableWatch
 
 _GROUP: Final = "many-queues"
+# With more pairs than go at once: a removal is worked off in pieces.
+_SMALL_GROUPS: Final = ("few-queues-1", "few-queues-2", "few-queues-3")
 _EVERY_MS: Final = 800.0
 _TURNS_MAX: Final = 24
 _REMOVED_CHANCE: Final = 0.35
@@ -98,6 +100,8 @@ class TopicOperator:
         with contextlib.suppress(BrokerError):
             for queue_id in range(self._topic.queue_count):
                 broker.commit_offset(_GROUP, RETURNING_TOPIC, queue_id, offset, None)
+            for group in _SMALL_GROUPS:
+                broker.commit_offset(group, RETURNING_TOPIC, 0, offset, None)
 
     def _when_confirmed(self, member: SimMember, confirmed: partial[None]) -> OnCommitted:
         self._change_count += 1

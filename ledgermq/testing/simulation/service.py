@@ -13,6 +13,7 @@ from typing import Final
 from ledgermq.dledger.dispatcher import LATE_FRAMES_MAX
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.messages import LinkMessage
+from ledgermq.dledger.replica.memory import memory_bounds
 from ledgermq.testing.simulation.broker import LIMITS
 from ledgermq.testing.simulation.invariants import demand
 from ledgermq.testing.simulation.member import OPEN_FILES_MAX, PROPOSALS_MAX, SimMember
@@ -28,9 +29,15 @@ _TURN_BYTES_MAX: Final = 1 << 17
 class ServiceWatch:
     """What members owe to whoever asks them."""
 
-    def __init__(self, members: Mapping[str, SimMember], now_ms: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, SimMember],
+        now_ms: Callable[[], float],
+        hit: Callable[[str], None],
+    ) -> None:
         """Nobody has asked."""
         self._members = members
+        self._hit = hit
         self._now_ms = now_ms
         # Requests that each member took and has not answered, oldest first: which process of it
         # took them, and when.
@@ -62,6 +69,7 @@ class ServiceWatch:
         is_bounded = proposals.count <= LIMITS.messages_max + _OWN_RECORDS_MAX
         is_bounded &= proposals.bytes <= LIMITS.bytes_max + _TURN_BYTES_MAX
         demand(is_bounded, "I30 proposals", member.id, proposals.count, proposals.bytes)
+        self._check_memory(member)
         duty = raft._duty
         if isinstance(duty, Leader):
             waiting = raft.last_index - max(raft.commit_index, duty.ready_index)
@@ -71,6 +79,16 @@ class ServiceWatch:
                 frames, late = len(dispatcher._in_flight), len(dispatcher._late)
                 is_bounded &= frames <= frames_max and late <= LATE_FRAMES_MAX
                 demand(is_bounded, "I30 frames", member.id, frames, late)
+
+    def _check_memory(self, member: SimMember) -> None:
+        """I30, of what waits for a disk."""
+        replica = member.replica
+        assert replica is not None
+        use, bounds = replica.memory_use, memory_bounds(replica.config)
+        is_bounded = all(size <= limit for size, limit in zip(use, bounds, strict=True))
+        demand(is_bounded, "I30 memory", member.id, use, bounds)
+        if use.inbox_bytes > bounds.inbox_bytes // 2:
+            self._hit("inbox more than half full")
 
     def check_time(self) -> None:
         """I29, of all members; asked now and then."""

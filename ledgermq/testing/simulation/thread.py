@@ -48,6 +48,8 @@ class SimThread:
         self.is_inside = False
         # The job that was begun and has not ended; None while there is none.
         self._work: Callable[[], None] | None = None
+        # The job waits for a disk that hangs.
+        self._is_held = False
         # The call that lets it go on.
         self._wake: SimCall | None = None
         self._worker: threading.Thread | None = None
@@ -117,6 +119,12 @@ class SimThread:
         if self._wake is not None and not self.is_inside and not self._is_over:
             self._go_on()
 
+    def release(self) -> None:
+        """The disk does not hang any more."""
+        if self._is_held and not self._is_over:
+            self._is_held = False
+            self._wake = self._reactor.callLater(0.0, self._go_on)
+
     def _end(self) -> None:
         self._is_over = True
         if self._worker is not None:
@@ -151,7 +159,9 @@ class SimThread:
         if part is None or self._is_over:
             self._check_over(kind)
             return
-        self._wake = self._reactor.callLater(part * self._draw_ms() / 1000.0, self._go_on)
+        self._is_held = self._disk.is_hanging
+        if not self._is_held:
+            self._wake = self._reactor.callLater(part * self._draw_ms() / 1000.0, self._go_on)
         self._rest.release()
         self._go.acquire()
         self._check_over(kind)

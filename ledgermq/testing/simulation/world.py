@@ -33,7 +33,7 @@ from ledgermq.testing.simulation.faults import Fault, FaultMaker, draw_schedule
 from ledgermq.testing.simulation.formats import FormatWatch
 from ledgermq.testing.simulation.healing import Healing, Watchers
 from ledgermq.testing.simulation.history import BrokerWatch
-from ledgermq.testing.simulation.invariants import RaftWatch
+from ledgermq.testing.simulation.invariants import RaftWatch, demand
 from ledgermq.testing.simulation.lockers import Lockers
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
@@ -80,7 +80,7 @@ class World:
         self.formats = FormatWatch(self.members, self.hit)
         self.tables = TableWatch(self.hit, self.formats)
         self.history = BrokerWatch(self.tables, plan)
-        self.service = ServiceWatch(self.members, lambda: self.timeline.now_ms)
+        self.service = ServiceWatch(self.members, lambda: self.timeline.now_ms, self.hit)
         self.coverage = Coverage(plan.timing.election_timeout_ms, self.hit)
         self.raft_watch = RaftWatch(
             self.members, hit=self.hit, on_committed=self.history.on_committed
@@ -295,6 +295,8 @@ class World:
             return
         if raft is None:
             return
+        is_right = member.running_ids == self.plan.ids or member.takes_any_list
+        demand(is_right, "I48 runs with another member list", member.id, member.running_ids)
         if self._started.get(member.id) != member.incarnation:
             self._on_running(member)
         state = (raft.role, raft.term)

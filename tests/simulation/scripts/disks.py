@@ -178,6 +178,21 @@ def damaged_member_after_another_restart() -> None:
     _member_without_its_acks(_rot_entry, restarts=2)
 
 
+def mark_of_a_damaged_member_that_cannot_be_read() -> None:
+    """D7: a file that cannot be read is not one that is missing: the member recovers on."""
+
+    def damage(stage: Stage, member_id: str) -> None:
+        _rot_entry(stage, member_id)
+        member = stage[member_id]
+        # Its end is cut, and the mark says so.
+        stage.start(member_id)
+        stage.run(1)
+        stage.kill(member_id)
+        member.disk.unreadable_texts.add(f"{member.directory}/repair")
+
+    _member_without_its_acks(damage)
+
+
 def wiped_member_asked_for_a_vote() -> None:
     """D8: a member with a new disk gives no vote to one that lacks what it acknowledged."""
     _member_without_its_acks(lambda stage, member_id: stage.world.faults.wipe(stage[member_id]))

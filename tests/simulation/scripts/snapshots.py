@@ -161,3 +161,44 @@ def power_cut_right_after_a_vote() -> None:
     stage.favorite = "n0"
     stage.until(lambda: stage.is_leader("n0"), "n0 leads in a later term")
     stage.settle()
+
+
+def older_copy_of_a_state_file() -> None:
+    """A file that is older than the checkpoint is not believed: what it lacks is made again from
+    the log, and its member knows all when it leads.
+    """
+    stage = group()
+    for number in range(3):
+        demand(make_topic(stage, "n0", f"made-{number}", 3) == [None], "it is made")
+        stage.run(3_000)
+    stage.kill("n2")
+    disk, path = stage["n2"].disk, "/store/config/topics.json"
+    demand(disk.older_texts[path] != disk.texts[path], "there is an older one")
+    disk.texts[path] = disk.older_texts[path]
+    stage.start("n2")
+    stage.run(2_000)
+    stage.hand_over("n0", "n2")
+    for number in range(3):
+        found = stage["n2"].broker.state.topics.find(f"made-{number}")
+        demand(found is not None, "I26 configuration lost", number)
+    stage.settle()
+
+
+def sectors_that_cannot_be_read() -> None:
+    """A read that fails is damage: the member gets the entries from the others, and loses none."""
+    stage = group(segment_bytes=8_192)
+    for _ in range(8):
+        stage.send_all("n0", body_bytes=1_500)
+    stage.holds_all(*stage.ids)
+    stage.run(3_000)
+    stage.kill("n2")
+    victim = stage["n2"]
+    stage.world.raft_watch.on_lost(victim, victim.durable_end()[0])
+    for path in sorted(victim.disk.files):
+        if "/data/" in path:
+            victim.disk.files[path].fail_reads(1_024)
+    victim.suspect("a read failed")
+    stage.start("n2")
+    stage.send_all("n0")
+    stage.holds_all(*stage.ids)
+    stage.settle()
