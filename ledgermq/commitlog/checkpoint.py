@@ -66,6 +66,11 @@ class DispatchMark:
     # None: a program wrote the mark that puts no seals on the files of the state.
     state: StateMark | None = None
 
+    @property
+    def is_of_plain_log(self) -> bool | None:
+        """Whether it is of a plain log, whose indexes are bytes; None: nothing is dispatched."""
+        return None if self.index < 0 else self.index + 1 == self.end_position
+
 
 def encode_mark(mark: DispatchMark) -> bytes:
     """Return the content of the file."""

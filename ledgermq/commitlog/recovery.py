@@ -154,9 +154,7 @@ class Recovery:
         store = self._store
         if mark is None:
             return "there is no checkpoint of dispatch"
-        # An index of a plain log is that of a byte.
-        is_of_plain = mark.index + 1 == mark.end_position
-        if mark.index >= 0 and is_of_plain is not isinstance(store, ByteIndexedLog):
+        if mark.is_of_plain_log not in (None, isinstance(store, ByteIndexedLog)):
             return "the checkpoint is that of another kind of log"
         if mark.index > store.last_index or mark.index == store.first_index - 1:
             return ""

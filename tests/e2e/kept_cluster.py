@@ -9,7 +9,7 @@ from typing import Any, Self
 from ledgermq.broker.storage.state_files import parse_tolerant
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.dledger.store import RealFileSystem
-from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.codes import RequestCode
 from ledgermq.testing import LedgerCluster
 from ledgermq.testing.settings import Setting
 from tests.e2e.wire_client import WireClient
@@ -59,14 +59,16 @@ class KeptCluster:
     def ask(self, code: RequestCode, **fields: Any) -> Any:
         """Asks the leader; returns its answer, which is a success."""
 
+        refusals = [""]
+
         def ask() -> Any:
             with contextlib.suppress(OSError), self.client() as client:
                 answer = client.ask(code.value, {key: str(value) for key, value in fields.items()})
-                assert answer.code in (0, ResponseCode.SERVICE_NOT_AVAILABLE), answer.remark
+                refusals.append(f"{answer.code} {answer.remark}")
                 return answer if answer.code == 0 else None
 
         # The leadership may move.
-        return wait_until(ask, what=f"an answer to {code.name}")
+        return wait_until(ask, what=f"an answer to {code.name}", detail=lambda: refusals[-1])
 
     def put_topic(self, topic: str, permission: int = 6) -> None:
         self.ask(

@@ -205,7 +205,9 @@ class DamagedStore:
             return f"no member serves: {[a['stateAlarm'] or a['ledgerRepair'] for a in alarms]}"
         lost = self._lost()
         if not lost and len(cluster.nodes) > 1:
-            if not self._leads_at_last():
+            # A log that contradicts the group's stays out, until an operator removes it.
+            has_other_log = "/data/" in outcome.name and outcome.damage == "another"
+            if not self._leads_at_last() and not has_other_log:
                 return "the damaged member does not lead any more"
             lost = self._lost()
         if lost:

@@ -18,7 +18,7 @@ from ledgermq.broker.storage.state_files import ContentFile
 from ledgermq.broker.storage.state_loading import rule_of
 from ledgermq.broker.storage.state_repair import StateRepair
 from ledgermq.broker.storage.state_tables import SLICE_CHARS, StateTables
-from ledgermq.commitlog import STATE_TOPIC, MessageStore, StoreReport
+from ledgermq.commitlog import STATE_TOPIC, MessageStore, PlainMessageStore, StoreReport
 from ledgermq.commitlog.checkpoint import StateMark
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.opening_progress import OpeningProgress
@@ -72,6 +72,7 @@ class BrokerStore:
         self._messages = messages
         self._state = state
         self._name, self._acceptance = name, acceptance
+        self._is_plain = isinstance(messages, PlainMessageStore)
         self.repair = StateRepair(state.coverage, name, root)
         self._tables = StateTables(
             state,
@@ -99,11 +100,15 @@ class BrokerStore:
         """
         checkpoints = self._messages.checkpoints
         mark = checkpoints.read()
+        # A Java broker was told to go on with the other kind of log in this directory.
+        is_of_other_log = mark is not None and mark.is_of_plain_log not in (None, self._is_plain)
+        if is_of_other_log:
+            mark = None
         accepted = {} if self._acceptance is None else self._acceptance.read()
         rule = rule_of(
-            self._name,
+            None if is_of_other_log else self._name,
             mark,
-            has_mark_file=checkpoints.exists(),
+            has_mark_file=checkpoints.exists() and not is_of_other_log,
             is_after_java=mark is not None and checkpoints.was_used_by_java(mark),
             accepted=accepted,
         )

@@ -46,8 +46,9 @@ class FoundFile(NamedTuple):
 class LoadRule:
     """What a start demands of state files; by default nothing but that they can be read."""
 
-    # Name of this store.
-    owner: str = ""
+    # Name of this store; None: the files come from a log of another kind in this directory, so that
+    # seals have another name, and indexes of that log.
+    owner: str | None = ""
     # Drawn for this store; empty where that is not known: then seals are compared by the name.
     store_id: str = ""
     # Whether files need a seal.
@@ -96,7 +97,7 @@ class LoadRule:
         is_needed = self.needs_seals and not self.is_after_java
         if seal is None and is_needed and isinstance(raw, bytes):
             raise BrokenSealError("it has no seal: it is damaged, or another program wrote it")
-        if seal is not None:
+        if seal is not None and self.owner is not None:
             owner = seal.owner if self.store_id else seal.owner.rpartition("/")[0]
             own = owner_text(self.owner, self.store_id)
             if owner != own:
@@ -131,7 +132,7 @@ def owner_text(owner: str, store_id: str) -> str:
 
 
 def rule_of(
-    owner: str,
+    owner: str | None,
     mark: DispatchMark | None,
     *,
     has_mark_file: bool,
@@ -141,7 +142,7 @@ def rule_of(
     """Returns what a start demands.
 
     Args:
-        owner: name of this store.
+        owner: name of this store; None: see LoadRule.
         mark: the checkpoint, None when it is missing or cannot be read.
         has_mark_file: whether it is there.
         is_after_java: whether upstream's checkpoint is not the one that was written with it.

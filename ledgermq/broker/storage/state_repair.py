@@ -75,11 +75,12 @@ class StateRepair:
         if mark is not None and mark.state is not None:
             self._store_id, self._coverage.logged_from = mark.state.store_id, mark.state.logged_from
             self._doubt = "" if self._is_accepted else mark.state.doubt
-        is_unlogged = has_foreign and (not is_swept or rule.is_after_java)
+        is_unlogged = has_foreign and (not is_swept or rule.is_after_java) or rule.owner is None
         if rule.is_mark_lost or self._is_accepted or is_unlogged:
             self._coverage.note_unlogged(0 if mark is None else mark.index + 1)
         has_problem = any(one.problem is not None for one in found)
-        self.must_save = has_foreign or has_problem or rule.is_mark_lost or self._is_accepted
+        self.must_save = has_problem or is_unlogged or has_foreign
+        self.must_save |= rule.is_mark_lost or self._is_accepted
         return self._is_lost or bool(self._doubt)
 
     @property

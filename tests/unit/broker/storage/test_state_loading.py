@@ -132,3 +132,14 @@ def test_files_that_a_java_broker_wrote_meanwhile_are_believed(tmp_path: Path) -
     # What Java left alone must be whole, and no older than the checkpoint.
     assert find(tmp_path, content({"a": 1}, 6), is_after_java=True).is_lost
     assert find(tmp_path, GOOD[:-5], is_after_java=True).is_lost
+
+
+def test_files_of_the_other_kind_of_log_need_their_checksum_alone(tmp_path: Path) -> None:
+    """A Java broker made a ledger beside the plain log of this directory."""
+    file, other = StateFile(tmp_path / NAME), rule_of(None, None, has_mark_file=False, accepted={})
+    file.write(content({"a": 1}, 3, "plain/0b"), is_durable=True)
+    assert other.find(file).problem is None
+    file.write(b'{"a": 1}', is_durable=True)
+    assert other.find(file).problem is None
+    file.write(GOOD[:-5], is_durable=True)
+    assert other.find(file).is_lost
