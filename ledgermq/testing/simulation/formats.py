@@ -39,6 +39,9 @@ class FormatWatch:
             return
         if version < NEXT_VERSION or self.next_index is not None:
             return
+        if member.broker is not None and member.broker.state.formats.applied >= NEXT_VERSION:
+            # Committed in this turn, at whose end the log is looked at.
+            return
         for peer_id in raft.config.members:
             if peer_id != member.id:
                 reads = self._told.get((member.id, member.incarnation, peer_id), 0)
