@@ -26,11 +26,11 @@ FLOORS: Final[Mapping[str, int]] = {
     "election": 5_000,
     "election lost to a better log": 100,
     "split vote": 100,
-    "two leaders alive in different terms": 200,
+    "two leaders alive in different terms": 150,
     "leader ended before its opening record was committed": 200,
     "old-term tail committed through an opening record": 200,
     # 1,000 are wanted.
-    "truncation": 700,
+    "truncation": 550,
     "truncation of 3 or more entries after a double leader change": 50,
     "truncation across segments": 20,
     "push refused as stale": 100,
