@@ -30,7 +30,7 @@ from ledgermq.broker.config.broker_config import (
 from ledgermq.broker.config.group_secret import find_group_secret
 from ledgermq.broker.config.keys import KEY_BY_NAME
 from ledgermq.broker.config.open_ports import closing_text, find_open_port, find_plain_links
-from ledgermq.broker.storage.ledger_storage import check_membership
+from ledgermq.broker.storage.membership_check import check_membership
 from ledgermq.cli import security
 from ledgermq.cli.cluster_command import positive, run_with_admin
 from ledgermq.cli.descriptors import descriptors_to_have

@@ -1,11 +1,14 @@
 """The files of a broker on a ledger: entries and index, vote, what is under repair."""
 
 import os
-from typing import Final
 
 from twisted.logger import Logger
 
-from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.storage.membership_check import (
+    check_membership,
+    ledger_directory,
+    member_vote_file,
+)
 from ledgermq.broker.storage.storage import Storage, store_config
 from ledgermq.commitlog import (
     MessageStore,
@@ -21,55 +24,13 @@ from ledgermq.dledger.store import (
     FileSystem,
     RecoveryReport,
     Segments,
-    VoteFile,
 )
-from ledgermq.dledger.store.errors import (
-    CorruptStoreError,
-    DiskFullError,
-    MembershipError,
-)
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 
-# Of the directory of a member's ledger, followed by its id (DLedgerConfig.getDefaultPath).
-_LEDGER_PREFIX: Final = "dledger-"
-
 _log = Logger()
-
-
-def check_membership(config: BrokerConfig, file_system: FileSystem) -> None:
-    """Checks that a store is that of the configured member, and writes nothing.
-
-    Lost votes pass: they are the replica's to see (`Recollection`).
-
-    Raises:
-        MembershipError: it is that of another member, group or member list.
-    """
-    _vote_file(config, file_system).check_membership()
-    names = file_system.names(str(config.store_root))
-    others = sorted(name for name in names if name.startswith(_LEDGER_PREFIX))
-    if others and os.path.basename(_ledger_directory(config)) not in others:
-        raise MembershipError(
-            os.path.join(config.store_root, others[0]),
-            "dLegerSelfId",
-            others[0].removeprefix(_LEDGER_PREFIX),
-            config.ledger_self_id,
-        )
-
-
-def _ledger_directory(config: BrokerConfig) -> str:
-    return os.path.join(config.store_root, f"{_LEDGER_PREFIX}{config.ledger_self_id}")
-
-
-def _vote_file(config: BrokerConfig, file_system: FileSystem) -> VoteFile:
-    return VoteFile(
-        file_system,
-        _ledger_directory(config),
-        config.ledger_self_id,
-        group=config.ledger_group,
-        members=[peer.member_id for peer in config.ledger_peers],
-    )
 
 
 class LedgerStorage(Storage):
@@ -79,7 +40,7 @@ class LedgerStorage(Storage):
         config = self._config
         self._file_system = file_system
         self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
-        directory = _ledger_directory(config)
+        directory = ledger_directory(config)
         self.ledger_store = DLedgerMmapFileStore(
             file_system,
             directory,
@@ -88,7 +49,7 @@ class LedgerStorage(Storage):
             self.codec,
         )
         self.ledger_store.mode.has_reader = True
-        self.vote_file = _vote_file(config, file_system)
+        self.vote_file = member_vote_file(config, file_system)
         self.repair_mark = RepairMark(file_system, directory)
         self._has_peers = len(config.ledger_peers) > 1
         # What is damaged in the log of a member without peers; None while nothing was found.
