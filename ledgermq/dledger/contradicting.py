@@ -3,7 +3,7 @@
 A leader whose log contradicts what is committed cannot commit anything, but its log may be longer
 or of a later term than those of the others. If they went on to vote for it and to follow it, it
 would hold the group down. So nothing of it is taken for a while, twice as long after each further
-contradiction; meanwhile the others elect a leader, whose heartbeats keep it from being elected
+contradiction; in that time the others elect a leader, whose heartbeats keep it from being elected
 again. It is not for ever, as one forged message in an open group must not take a follower away from
 its leader for good. Pure.
 """

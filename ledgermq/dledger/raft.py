@@ -387,7 +387,7 @@ class Raft:
 
     def set_unfit(self, is_unfit: bool, now_ms: float) -> None:
         """Takes whether this member cannot do a leader's work: it hands over while it leads, takes
-        no leadership over, and stands for election after all others.
+        no leadership over, and asks for votes after all others.
         """
         self._has_news = True
         self._now_ms = now_ms

@@ -36,7 +36,7 @@ class LedgerMember(Protocol):
 
     @property
     def membership(self) -> MembershipReport:
-        """What operators are told of the group's membership."""
+        """The group's membership, for operators."""
 
     def view(self) -> MemberView | None:
         """What it knows of its group."""

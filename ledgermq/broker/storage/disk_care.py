@@ -25,7 +25,7 @@ _SCRUB_MS_MAX: Final = 1000
 # Longest work of one look, whatever the records are like: nobody waits longer for the reactor than
 # for a write, and a fifth of its time is the most that a broker spends on looking.
 _SCRUB_STEP_MS: Final = 4
-# A member whose state has been told to it again may lead so soon.
+# Delay before a member that has its state again may lead.
 _DECLINE_MS: Final = 1000
 
 _log = Logger()

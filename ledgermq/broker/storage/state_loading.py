@@ -30,7 +30,7 @@ class FoundFile(NamedTuple):
     # None: there is nothing, or nothing that can be believed.
     content: Mapping[str, Any] | None
     is_sealed: bool = True
-    # Whether an operator told to take it as it is.
+    # Whether an operator has accepted it as it is.
     is_accepted: bool = False
     # Why the file, or that it is missing, is not believed; None when it is. With a content: that is
     # of its copy.
@@ -58,7 +58,7 @@ class LoadRule:
     # Lowest index of each file that the checkpoint names; those of all others follow.
     indexes: Mapping[str, int] = field(default_factory=dict)
     other_index: int = -1
-    # Checksums of files that an operator told to take as they are; MISSING for one that is not
+    # Checksums of files that an operator has accepted as they are; MISSING for one that is not
     # there.
     accepted: Mapping[str, str] = field(default_factory=dict)
     # The checkpoint is there and cannot be read: what it named is not known.
@@ -146,7 +146,7 @@ def rule_of(
         mark: the checkpoint, None when it is missing or cannot be read.
         has_mark_file: whether it is there.
         is_after_java: whether upstream's checkpoint is not the one that was written with it.
-        accepted: what an operator told to take as it is.
+        accepted: files that an operator has accepted as they are.
     """
     is_lost = mark is None and has_mark_file
     state = None if mark is None else mark.state

@@ -2,7 +2,7 @@
 
     the log tells the whole state    it is replayed at the opening, from the last whole sweep on
     the log does not                 the state is in doubt: this member does not serve, whatever the
-                                     ledger says, until a leader's sweep has told all of it
+                                     ledger says, until a leader's sweep has sent all of it
 
 A log lacks part of the state as long as that part came from files or a leader of Java and no leader
 of ours has swept since; where the checkpoint is lost, too, only a sweep proves the contrary. The
@@ -100,7 +100,7 @@ class StateRepair:
         if self._doubt:
             _log.error(
                 "the state of this broker is in doubt, it does not serve until another member"
-                " leads and has told all of it: {reason}; {cure}",
+                " leads and has sent all of it: {reason}; {cure}",
                 reason=self._doubt,
                 cure=self._cure,
             )
@@ -117,7 +117,7 @@ class StateRepair:
         """Takes up to where the log is applied now, and that the checkpoint tells of this start."""
         self._opened_index = dispatched_index
         if self._is_accepted:
-            _log.warn("the state files are taken as they are, as an operator said")
+            _log.warn("the state files are taken as they are, as an operator decided")
 
     # While the broker runs.
 
@@ -129,7 +129,7 @@ class StateRepair:
     def doubt(self) -> str:
         """Why the state is not complete; empty when it is."""
         if self._doubt and (self._is_swept or self._coverage.copies_count):
-            _log.info("the state of this broker is complete again, another member has told it")
+            _log.info("the state of this broker is complete again, another member has sent it")
             self._doubt = ""
         return self._doubt
 

@@ -208,7 +208,7 @@ class Replica:
 
     @property
     def membership(self) -> MembershipReport:
-        """What operators are told of the group's membership."""
+        """The group's membership, for operators."""
         return membership_report(
             self._raft, self.refusals.memberships(), self.contradictions.reports
         )
@@ -241,7 +241,7 @@ class Replica:
     def decline_leadership(self, declines: bool) -> None:
         """Takes whether this member cannot do a leader's work (its disk is full, its state in
         doubt): while it leads it hands over to a member that can, it takes no leadership over, and
-        it stands for election after all others.
+        it asks for votes after all others.
         """
         if self._raft is not None and self._is_running:
             self._raft.set_unfit(declines, self.now_ms)

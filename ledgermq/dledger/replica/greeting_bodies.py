@@ -64,7 +64,7 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
     needs: _Format = OLDEST
     lacks_state: bool = False
     flush_mode: FlushDiskType | None = None
-    # As in HELLO; None where the other end is not told.
+    # As in HELLO; None before the other end has proven itself.
     cluster_id: _ClusterId = ""
     members: _Members | None = None
     # Its challenge, and its proof; both empty where one of the two has no secret.
