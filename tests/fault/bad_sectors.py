@@ -7,6 +7,7 @@ as an unreadable sector does; what is written there can be read again.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -35,6 +36,11 @@ def require_loop_devices() -> None:
         pytest.skip("no loop devices: the kernel gives none")
 
 
+def _extents_of(path: Path) -> list[int]:
+    """Returns the first sector of each extent of a file."""
+    return list(map(int, _EXTENT.findall(_run("filefrag", "-v", f"-b{_SECTOR_BYTES}", path))))
+
+
 def _run(*words: object) -> str:
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode:
@@ -61,20 +67,20 @@ class BadSectors:
     def damage(self, path: Path) -> None:
         """Makes a file unreadable; no file of this disk may be open."""
         disk = os.statvfs(self._mount)
-        filler, moved = self._mount / "filler", path.with_name("moved")
+        filler = self._mount / "filler"
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - _FREE_BYTES)
-        shutil.copy(path, moved)
+        copies = self._copies_of(path)
         _run("sync", "-f", self._mount)
-        os.replace(moved, path)
-        filler.unlink()
+        # Copies fill what is left, so one of them has the last blocks.
+        os.replace(max(copies, key=lambda copy: min(_extents_of(copy))), path)
+        for left in (filler, *copies):
+            left.unlink(missing_ok=True)
         _run("sync", "-f", self._mount)
-        begins = _EXTENT.findall(_run("filefrag", "-v", f"-b{_SECTOR_BYTES}", path))
-        begin = min(map(int, begins))
+        begin = min(_extents_of(path))
         others = [file for file in self._mount.rglob("*") if file.is_file() and file != path]
-        for other in others:
-            extents = _EXTENT.findall(_run("filefrag", "-v", f"-b{_SECTOR_BYTES}", other))
-            assert all(int(at) < begin for at in extents), f"{other} stands behind {path}"
+        behind = [other for other in others if max(_extents_of(other), default=0) > begin]
+        assert not behind, f"{behind} are placed behind {path}"
         self._detach()
         size_bytes = self._image.stat().st_size
         os.truncate(self._image, begin * _SECTOR_BYTES)
@@ -85,6 +91,19 @@ class BadSectors:
         _run("mount", self._device, self._mount)
         with pytest.raises(OSError, match="Input/output error"):
             path.read_bytes()
+
+    def _copies_of(self, path: Path) -> list[Path]:
+        """Copies a file until the disk is full."""
+        copies: list[Path] = []
+        while True:
+            copy = path.with_name(f"copy-{len(copies)}")
+            try:
+                shutil.copy(path, copy)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC and copies, error
+                copy.unlink(missing_ok=True)
+                return copies
+            copies.append(copy)
 
     def _detach(self) -> None:
         # A process that has just ended may still hold it.
