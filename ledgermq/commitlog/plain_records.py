@@ -35,7 +35,7 @@ assert PLAIN_BLANK.size == PLAIN_BLANK_BYTES
 
 # 4 size, 4 magic, up to 4 physical_offset.
 _HEAD: Final = Struct(f">iI{PHYSICAL_OFFSET_OFFSET - 8}xq")
-# So much of a record tells whether it begins at a place.
+# Bytes of a record that show whether one begins at a position.
 RECORD_HEAD_BYTES: Final = _HEAD.size
 _MAGICS: Final = frozenset({RECORD_MAGIC, RECORD_MAGIC_V2})
 

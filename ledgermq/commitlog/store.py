@@ -262,7 +262,7 @@ class MessageStore:
         return self._commit_log.append(messages)
 
     def check_files(self) -> None:
-        """Raises FilesBehindError when so much waits for a flush that nothing should be added."""
+        """Raises FilesBehindError when so much waits for a flush that no more should be added."""
         if self._files.is_behind:
             raise FilesBehindError(self._files.held_count, self._files.held_max)
 

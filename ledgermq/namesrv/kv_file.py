@@ -86,7 +86,7 @@ class KvFile:
         """Replaces the file, durably, readable by its owner only.
 
         Args:
-            namespaces: nobody changes them meanwhile.
+            namespaces: none changes during the call.
 
         Raises:
             OSError: see `replace_file`.

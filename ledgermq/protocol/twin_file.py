@@ -36,7 +36,7 @@ class TwinFile:
         Args:
             path: of the file.
             bytes_max: of what is read, without its seal.
-            owner: whose file it is; None: whoever wrote it first draws a name.
+            owner: name of the writer; None: the first writer draws one.
             is_shared: whether another process may write the same file.
         """
         self._path = path

@@ -43,7 +43,7 @@ class ClockGuard:
         self.is_outlier = self._was_outlier = False
 
     def look(self) -> None:
-        """Judges the clocks anew: a leader with a wrong one takes no messages."""
+        """Judges the clocks again: a leader with a wrong one takes no messages."""
         leadership, finding = self._leadership, self._clocks.judge()
         was_outlier = self._was_outlier
         self._was_outlier = finding.verdict is ClockVerdict.OUTLIER

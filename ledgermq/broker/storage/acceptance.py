@@ -4,7 +4,7 @@
 
 `ledgermq store accept-state` writes it, with the CRC-32C of each file; the start that has taken
 them removes it. A file that was changed in between is not taken. This is for files that were edited
-on purpose, for those of a Java broker that ran here meanwhile, and for a group in which no member
+on purpose, for those of a Java broker that ran here since, and for a group in which no member
 has a state that can be trusted: what the files lack is lost then.
 """
 

@@ -6,7 +6,7 @@
 
 A log lacks part of the state as long as that part came from files or a leader of Java and no leader
 of ours has swept since; where the checkpoint is lost, too, only a sweep proves the contrary. The
-doubt is kept in the checkpoint, so that the files that are written meanwhile do not hide it.
+doubt is kept in the checkpoint, so that files written later do not hide it.
 
 An operator may have a start take the files as they are: see `acceptance.py`.
 """

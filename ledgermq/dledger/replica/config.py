@@ -68,7 +68,7 @@ class ReplicaConfig:
     # sends them again. More than a whole push window, less than would hurt.
     peer_unsent_bytes_max: int = 64 * MIB
     # What messages of peers may take in memory while the disk is waited for; a whole window of the
-    # largest entries twice, for the leader may change meanwhile.
+    # largest entries twice, as the leader may change in that time.
     inbox_bytes_max: int = 32 * MIB
     # Requests of one Java peer or tool that wait for their answer (DLedger: 1024).
     waiting_requests_max: int = 1024

@@ -1,7 +1,7 @@
 """Inbox: messages of other members that the core has not taken yet, bounded in bytes.
 
 They are taken once a turn, but not while a step of a Ready waits for the disk: on a full disk, or
-one that hangs, that lasts for hours, and the peers go on sending. Meanwhile a message replaces an
+one that hangs, that lasts for hours, and the peers go on sending. Then a message replaces an
 earlier one that it makes obsolete, and takes its place: a push the former push of the same sender
 from the same index on, a heart beat the former heart beat. What is left of a leader that repeats
 its window is one window, in its order; what is left of heart beats, votes and reports is one of
@@ -33,7 +33,7 @@ from ledgermq.dledger.messages import (
 
 # What a message takes besides its entries: the objects it is made of, measured and rounded up.
 MESSAGE_BYTES: Final = KIB
-# Pushes leave so much of the limit to votes, heart beats and answers.
+# Part of the limit that pushes leave to votes, heart beats and answers.
 _CONTROL_BYTES: Final = 256 * KIB
 
 _Key = tuple[str, type[Message], int] | int

@@ -64,7 +64,7 @@ class PendingRequests:
         return deferred
 
     def resolve(self, response: RemotingCommand) -> bool:
-        """Gives an answer to whom it belongs; returns False when nobody waits for it."""
+        """Gives an answer to whom it belongs; returns False when no caller waits for it."""
         pending = self._table.resolve(response)
         if pending is None:
             return False

@@ -307,7 +307,7 @@ class SimMember:
 
     @property
     def _has_list(self) -> bool:
-        """Whether the agreed member list is on disk: nobody gives an empty disk another one."""
+        """Whether the agreed member list is on disk: an empty disk gets no other one."""
         values = unseal(self.disk.read(f"{self.directory}/identity") or b"") or {}
         return values.get("birth_agreed") == "1"
 
@@ -436,7 +436,7 @@ class SimMember:
         try:
             RepairMark(self.disk, self.directory).suspect(reason)
         except OSError:
-            # As the broker: whoever comes upon the damage again notes it then.
+            # As in the broker: a later read of the damage notes it.
             self.hit("damage could not be noted")
 
     def pause(self) -> None:

@@ -94,7 +94,7 @@ class TopicOperator:
             member.enter(self._make, member)
 
     def commit_all(self, member: SimMember, offset: int) -> None:
-        """The group commits an offset of each queue; nobody waits for it."""
+        """The group commits an offset of each queue; no caller waits for it."""
         broker = member.broker
         assert broker is not None
         with contextlib.suppress(BrokerError):

@@ -28,7 +28,7 @@ class SimStateFile:
         return None if copy else self._disk.read(self._path)
 
     def set_aside(self) -> None:
-        """Nobody looks at it."""
+        """The simulation does not read it."""
 
     def check(self, size_bytes: int) -> None:
         """All tables of a simulation fit."""

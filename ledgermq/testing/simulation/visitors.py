@@ -121,7 +121,7 @@ class Visitors:
         for key in members_of(body)["put"]:
             topic, group = split_group_key(key)
             if member.broker is None or member.broker.state.find_topic(topic) is None:
-                # Offsets of a topic that is gone go with time, whoever is connected.
+                # Offsets of a topic that is gone expire, whichever clients are connected.
                 continue
             is_live = self.is_live(member, group)
             used_ms = self._used_ms.get(group, 0.0)
